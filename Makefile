@@ -1,0 +1,40 @@
+# Everything a newcomer needs: `make demo` and `make test`. Each makes its own virtual environment first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+DEMO_QUESTION ?= why are rowids grouped by scope?
+DEMO_STATE := $(CURDIR)/build/demo-state
+PYTEST := $(BIN)/python -m pytest
+WORKERS ?= auto
+
+.PHONY: help demo test test-long check bench docs clean
+
+help:
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/ -/'
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $(STAMP)
+
+demo: $(STAMP) ## run the main job on scopes/: ranked matches, the block, its receipt
+	@H2AMS_STATE_DIR=$(DEMO_STATE) $(BIN)/python tools/demo.py "$(DEMO_QUESTION)"
+
+test: $(STAMP) ## the whole default suite
+	$(PYTEST) -n $(WORKERS) -m "not long"
+
+test-long: $(STAMP) ## long properties, crash and soak runs
+	$(PYTEST) -n $(WORKERS) -m long
+
+check: $(STAMP) ## ruff, strict types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(STAMP) ## the speed bounds as ratios measured in one run; writes docs/benchmarks.md
+	$(BIN)/python tools/bench.py
+
+clean: ## remove what the build made
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,148 @@
+"""One turn of a host: state, summaries and matches read, the block made, use recorded.
+
+The glue between the parts that are pure and those that read. ``Turn`` lives for one call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from h2ams.active import preflow
+from h2ams.active.ams import ActiveSet, task_fingerprint
+from h2ams.active.block import MemoryBlock, Rejection
+from h2ams.active.budget import total_budget
+from h2ams.active.registry import Family, Registry
+from h2ams.index.read import Reader
+from h2ams.memory.access import Access, Gate
+from h2ams.memory.record import Recall, Record
+from h2ams.memory.scope import Scope, parse_address, parse_scope
+from h2ams.memory.store import Store
+from h2ams.settings import Settings
+from h2ams.tokens import TokenCounter
+
+RESIDENT_SCOPES = 48  # summaries considered; closer scopes first
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a turn needs: where state, truth and index are, and today's date (ISO)."""
+
+    registry: Registry
+    store: Store
+    reader: Reader
+    gate: Gate
+    access: Access | None
+    settings: Settings
+    counter: TokenCounter
+    today: str
+
+    def block(
+        self,
+        recall: Recall,
+        *,
+        budget: int | None,
+        window: int | None,
+        commit: bool,
+        language: str,
+    ) -> MemoryBlock:
+        """The block for the matches of ``recall``; with ``commit`` its use is recorded."""
+        total = total_budget(budget, window, self.settings)
+        task = task_fingerprint(recall.keywords)
+        state = self.state()
+        block = preflow.preflow(
+            recall.query,
+            state,
+            recall.hits,
+            self._summaries(recall, language),
+            task=task,
+            fetch=self._fetch,
+            closeness=lambda scope: self.gate.closeness(parse_scope(scope)),
+            total=total,
+            counter=self.counter,
+            settings=self.settings,
+            now=self.today,
+            rejected=tuple(Rejection(each, "below-gate") for each in recall.below_gate),
+            language=language,
+        )
+        if commit:
+            keep = self.settings.recent_count
+            self._change(lambda now: preflow.commit(now, block, task=task, recent_count=keep))
+        return block
+
+    def touch(self, addresses: Sequence[str]) -> None:
+        """These segments were really used in the current turn."""
+        keep = self.settings.recent_count
+        self._change(lambda now: now.touch(addresses, keep=keep))
+
+    def state(self) -> ActiveSet:
+        """The active set of this session and VP: what still resolves and is still allowed."""
+        owner = self._owner()
+        if owner is None:
+            return ActiveSet()
+        session, family = owner
+        vp = self.access.vp if self.access is not None else None
+        return self.registry.load(session, vp, resolve=self._resolve, family=family)
+
+    def _change(self, change: Callable[[ActiveSet], ActiveSet]) -> None:
+        owner = self._owner()
+        if owner is None:  # the owner at the command line has no turns
+            return
+        session, family = owner
+        vp = self.access.vp if self.access is not None else None
+        # Historical ids get their scope here, so that the new file holds addresses alone.
+        self.registry.update(
+            session, vp, lambda now: change(now.resolved(self._resolve)), family=family
+        )
+
+    def _owner(self) -> tuple[str, Family] | None:
+        if self.access is None:
+            return None
+        if self.access.session is not None:
+            return self.access.session, "sessions"
+        if self.access.chat is not None:
+            return self.access.chat, "chat"
+        return None
+
+    def _fetch(self, addresses: Iterable[str]) -> dict[str, Record]:
+        records = {}
+        for address in addresses:
+            record = self.reader.get(*parse_address(address))
+            if record is not None:
+                records[address] = record
+        return records
+
+    def _resolve(self, address: str) -> str | None:
+        """The full address that ``address`` (or a historical bare id) stands for now."""
+        if "#" in address:
+            record = self.reader.get(*parse_address(address))
+        else:
+            record = self.reader.by_bare_id(address)
+        return None if record is None else record.address
+
+    def _summaries(self, recall: Recall, language: str) -> list[preflow.ScopeSummary]:
+        found = []
+        for scope in self._resident_scopes(recall):
+            read = self.store.summary(scope, language)
+            if read is None:
+                continue
+            path, summary = read
+            found.append(
+                preflow.ScopeSummary(
+                    scope.text,
+                    summary.text,
+                    path,
+                    date=summary.updated_at,
+                    source_session=self.gate.source_session(scope),
+                )
+            )
+        return found
+
+    def _resident_scopes(self, recall: Recall) -> list[Scope]:
+        """Scopes whose summary is relevant: the access's own, and those that matched."""
+        matched = [parse_scope(hit.record.scope) for hit in recall.hits]
+        own = [] if self.gate.is_owner else list(self.reader.open_ended_scopes())
+        wanted = dict.fromkeys([*self.gate.own_scopes(), *own, *matched])
+        readable = [scope for scope in wanted if self.gate.may_read(scope)]
+        readable.sort(key=lambda scope: (self.gate.closeness(scope), scope.text))
+        return readable[:RESIDENT_SCOPES]

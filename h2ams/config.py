@@ -1,0 +1,144 @@
+"""Where the root, the state and the settings come from: the only reader of environment and files.
+
+Root: flag, ``H2AMS_ROOT``, the nearest folder upward with ``.h2ams/``, ``scopes/`` here, the
+platform's data folder. Settings: flag, ``H2AMS_<NAME>``, ``<root>/.h2ams/config.toml``, the user's
+``config.toml``, default. A configuration file holds settings (numbers and names) only: a folder that
+came from elsewhere cannot bring commands, keys or addresses with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from h2ams.errors import ConfigError
+from h2ams.settings import DEFAULTS, Settings, parse_setting, setting_names
+
+APP = "h2ams"
+STATE_FOLDER = ".h2ams"
+CONFIG_FILE = "config.toml"
+
+
+def resolve_root(
+    given: str | None, *, environ: Mapping[str, str] | None = None, cwd: str | None = None
+) -> str:
+    """The absolute path of the memory folder; it need not exist. An empty value counts as none."""
+    environ = os.environ if environ is None else environ
+    here = cwd or os.getcwd()
+    for value in (given, environ.get("H2AMS_ROOT")):
+        if value:
+            return os.path.normpath(os.path.join(here, os.path.expanduser(value)))
+    folder = here
+    while True:
+        if os.path.isdir(os.path.join(folder, STATE_FOLDER)):
+            return folder
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            break
+        folder = parent
+    if os.path.isdir(os.path.join(here, "scopes")):
+        return os.path.join(here, "scopes")
+    import platformdirs  # needed in this case alone
+
+    return os.path.join(platformdirs.user_data_dir(APP, appauthor=False), "scopes")
+
+
+def resolve_state(
+    root: str, given: str | None = None, *, environ: Mapping[str, str] | None = None
+) -> tuple[str, str]:
+    """(absolute state folder, why it is there or ``""``). The default is ``<root>/.h2ams``.
+
+    Where that cannot be written it is a folder of this root's own in the platform's state folder.
+    """
+    environ = os.environ if environ is None else environ
+    for value in (given, environ.get("H2AMS_STATE_DIR")):
+        if value:
+            return os.path.abspath(os.path.expanduser(value)), ""
+    inside = os.path.join(root, STATE_FOLDER)
+    if os.access(inside if os.path.isdir(inside) else root, os.W_OK | os.X_OK):
+        return inside, ""
+    import platformdirs
+
+    name = hashlib.sha256(os.path.realpath(root).encode()).hexdigest()[:16]
+    outside = os.path.join(platformdirs.user_state_dir(APP, appauthor=False), name)
+    return outside, f"{inside} cannot be written: the index is kept in {outside}"
+
+
+def resolve_settings(
+    root: str,
+    flags: Mapping[str, str] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+) -> tuple[Settings, dict[str, str]]:
+    """The settings, and for each name where its value came from (``default``, a file, …)."""
+    environ = os.environ if environ is None else environ
+    values: dict[str, int | float | str] = {}
+    sources = dict.fromkeys(setting_names(), "default")
+    for path in (_user_config(environ), os.path.join(root, STATE_FOLDER, CONFIG_FILE)):
+        for name, value in _read_config(path).items():
+            values[name] = value
+            sources[name] = path
+    for name in setting_names():
+        variable = f"H2AMS_{name.upper()}"
+        if environ.get(variable):
+            values[name] = parse_setting(name, environ[variable])
+            sources[name] = variable
+    for name, text in (flags or {}).items():
+        values[name] = parse_setting(name, text)
+        sources[name] = "flag"
+    return _replaced(values), sources
+
+
+def _replaced(values: Mapping[str, int | float | str]) -> Settings:
+    changes: dict[str, Any] = dict(values)  # parse_setting gave each the type of its field
+    return replace(DEFAULTS, **changes)
+
+
+def _user_config(environ: Mapping[str, str]) -> str:
+    if environ.get("XDG_CONFIG_HOME"):
+        return os.path.join(environ["XDG_CONFIG_HOME"], APP, CONFIG_FILE)
+    if os.name == "posix" and environ.get("HOME"):
+        return os.path.join(environ["HOME"], ".config", APP, CONFIG_FILE)
+    import platformdirs
+
+    return os.path.join(platformdirs.user_config_dir(APP, appauthor=False), CONFIG_FILE)
+
+
+def _read_config(path: str) -> dict[str, int | float | str]:
+    try:
+        with open(path, "rb") as file:
+            values = tomllib.load(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}", path=path) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}", path=path, hint="see docs/settings.md") from error
+    found: dict[str, int | float | str] = {}
+    for name, value in values.items():
+        if not isinstance(value, int | float | str) or isinstance(value, bool):
+            raise ConfigError(f"{path}: {name} must be a number or text", path=path)
+        try:
+            found[name] = parse_setting(name, str(value))
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error.message}", path=path, hint=error.hint) from error
+    return found
+
+
+def clock(environ: Mapping[str, str] | None = None) -> Callable[[], datetime]:
+    """The wall clock in UTC, or the fixed time that ``H2AMS_NOW`` (ISO 8601) says."""
+    environ = os.environ if environ is None else environ
+    text = environ.get("H2AMS_NOW")
+    if not text:
+        return lambda: datetime.now(UTC)
+    try:
+        fixed = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"H2AMS_NOW: {text!r} is not an ISO 8601 time") from None
+    fixed = fixed.replace(tzinfo=UTC) if fixed.tzinfo is None else fixed.astimezone(UTC)
+    return lambda: fixed

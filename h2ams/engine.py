@@ -1,0 +1,582 @@
+"""The composition root: one open memory folder with everything wired to it.
+
+``Memory`` is what hosts and surfaces call. It resolves where things are, builds the parts, checks
+the access at its border and hands each call to the part that knows how. It keeps no rules of its
+own; what it adds is the order: authorise, make fresh, read or write, sync.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+
+from h2ams import config, sqlite
+from h2ams.errors import AccessError, NotFoundError, UsageError
+from h2ams.files import Root
+from h2ams.index.read import Reader
+from h2ams.index.rows import day_of
+from h2ams.index.schema import Index
+from h2ams.index.scan import scope_of_path
+from h2ams.index.search import Filters, Searcher
+from h2ams.index.sync import Syncer, SyncReport
+from h2ams.memory.access import Access, Gate
+from h2ams.memory.record import Degraded, Recall, Record
+from h2ams.memory.scope import Scope, parse_address, parse_scope
+from h2ams.memory.values import check_kind, parse_time
+from h2ams.settings import Settings
+from h2ams.text.words import parse_query
+from h2ams.tokens import TokenCounter, counter
+
+if TYPE_CHECKING:
+    import apsw
+
+    from h2ams.active.block import MemoryBlock
+    from h2ams.active.turn import Turn
+    from h2ams.index.verify import Verification
+    from h2ams.memory.store import Store, WriteResult
+    from h2ams.upkeep.doctor import DoctorReport
+    from h2ams.upkeep.status import Status
+
+INDEX_FILE = "index.db"
+MOST_HITS = 1_000  # a recall gives no more, whatever is asked for
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_Method = Callable[Concatenate["Memory", _P], _T]
+
+
+def _healing(method: _Method[_P, _T]) -> _Method[_P, _T]:
+    """Run the call once more on a new index where the old one turned out to be damaged."""
+
+    @functools.wraps(method)
+    def run(self: Memory, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return method(self, *args, **kwargs)
+        except sqlite.DAMAGED as error:
+            self._index.start_anew(f"the index was damaged ({error})")
+            self._syncer.sync()
+            return method(self, *args, **kwargs)
+
+    return run
+
+
+class Memory:
+    """An open memory folder. Use ``Memory.open``; close it, or use it in a ``with`` statement.
+
+    Every method that takes ``access`` does what that access allows and no more; left out, it is the
+    owner's. Safe to call from several threads, and from several processes on one folder.
+    """
+
+    def __init__(
+        self,
+        root: Root,
+        settings: Settings,
+        *,
+        sources: Mapping[str, str] | None = None,
+        now: Callable[[], datetime] | None = None,
+        notes: Iterable[Degraded] = (),
+    ) -> None:
+        self.settings = settings
+        self.setting_sources = dict(sources or {})
+        self._root = root
+        self._now = now or config.clock()
+        self._notes = list(notes)
+        self._counter_lock = threading.Lock()
+        self._counter: TokenCounter | None = None
+        self._index = Index(root.state_path(INDEX_FILE), encoding=settings.encoding)
+        self._syncer = Syncer(root, self._index, settings, count=self._count)
+
+    # -- opening and closing ---------------------------------------------------------------------
+
+    @classmethod
+    def open(
+        cls,
+        root: str | os.PathLike[str] | None = None,
+        *,
+        state: str | os.PathLike[str] | None = None,
+        settings: Settings | None = None,
+        overrides: Mapping[str, str] | None = None,
+        create: bool = False,
+        now: Callable[[], datetime] | None = None,
+    ) -> Memory:
+        """Open the memory folder ``root`` (None: found as docs/settings.md says).
+
+        ``create`` makes a missing folder; otherwise that is a ``RootError``. ``settings`` replaces
+        all other sources; ``overrides`` (name to text) are the flags that win over them. ``now``
+        gives the aware time for dates and recency.
+        """
+        path = config.resolve_root(None if root is None else os.fspath(root))
+        folder, why = config.resolve_state(path, None if state is None else os.fspath(state))
+        lock_timeout = settings.lock_timeout_ms if settings else None
+        sources: Mapping[str, str] = {}
+        if settings is None:
+            settings, sources = config.resolve_settings(path, overrides)
+        timeout = lock_timeout or settings.lock_timeout_ms
+        make = Root.create if create else Root
+        opened = make(path, state=folder, lock_timeout_ms=timeout)
+        notes = [Degraded("state-elsewhere", why)] if why else []
+        return cls(opened, settings, sources=sources, now=now, notes=notes)
+
+    @property
+    def root(self) -> str:
+        """Absolute path of the memory folder."""
+        return self._root.path
+
+    @property
+    def state(self) -> str:
+        """Absolute path of the folder with the index, locks, journals and registry."""
+        return self._root.state
+
+    def close(self) -> None:
+        with self._index.lock:
+            self._index.close()
+
+    def __enter__(self) -> Memory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    @_healing
+    def recall(
+        self,
+        query: str,
+        *,
+        access: Access | None = None,
+        limit: int | None = None,
+        kinds: Sequence[str] = (),
+        tags: Sequence[str] = (),
+        after: str | None = None,
+        before: str | None = None,
+        scopes: Sequence[str] = (),
+        min_score: float | None = None,
+        budget: int | None = None,
+    ) -> Recall:
+        """The segments that match ``query`` best, inside the scopes that ``access`` may read.
+
+        ``kinds`` and ``tags``: any of them; ``after`` (inclusive) and ``before`` (exclusive) are
+        ISO times of the last change; ``scopes`` are names with wildcards; ``budget`` bounds the sum
+        of the bodies' tokens. No text of a query is syntax but ``"quoted phrases"`` and ``curr*``.
+        """
+        started = time.perf_counter()
+        wanted = self.settings.recall_limit_count if limit is None else limit
+        filters = Filters(
+            tuple(check_kind(kind) for kind in kinds),
+            tuple(tags),
+            _moment(after, "after"),
+            _moment(before, "before"),
+            tuple(scopes),
+        )
+        parsed = parse_query(query, max_chars=self.settings.query_chars)
+        with self._index.lock:
+            gate, stale = self._fresh(access)
+            with self._index.reading() as connection:
+                searcher = Searcher(connection, gate, self.settings, today=self._today())
+                found = searcher.search(
+                    parsed, limit=max(0, min(wanted, MOST_HITS)), filters=filters
+                )
+        hits = found.hits
+        if min_score is not None:
+            hits = tuple(hit for hit in hits if hit.score >= min_score)
+        if budget is not None:
+            hits = _within(hits, budget)
+        degraded = [*self._degraded(), *stale]
+        if found.cut_short:
+            limit_text = f"{self.settings.substring_segments_count} segments"
+            degraded.append(Degraded("substring-limit", f"substrings: only {limit_text} were read"))
+        return Recall(
+            query=query,
+            keywords=parsed.keywords,
+            relaxed=found.relaxed,
+            hits=hits,
+            searched_scopes=found.searched,
+            elapsed_ms=round((time.perf_counter() - started) * 1000, 3),
+            degraded=tuple(degraded),
+            dropped_terms=found.dropped_terms,
+            below_gate=found.below_gate,
+        )
+
+    @_healing
+    def context(
+        self,
+        query: str,
+        *,
+        access: Access | None = None,
+        budget: int | None = None,
+        window: int | None = None,
+        commit: bool = False,
+        language: str = "en",
+    ) -> MemoryBlock:
+        """The memory block for a prompt that asks ``query``, never more than its budget of tokens.
+
+        ``budget`` in tokens, else a share of the model's ``window``. ``commit`` tells that the turn
+        really happens: what the block shows counts as used. Without it no state changes.
+        """
+        recall = self.recall(query, access=access, limit=self.settings.on_demand_count)
+        with self._index.lock, self._index.reading() as connection:
+            return self._turn(connection, access).block(
+                recall, budget=budget, window=window, commit=commit, language=language
+            )
+
+    @_healing
+    def get(self, address: str, *, access: Access | None = None) -> Record:
+        """The segment at ``address`` (``scope#id``); ``NotFoundError`` where there is none."""
+        scope, id = parse_address(address)
+        with self._index.lock:
+            gate, _ = self._fresh(access)
+            scope = self._canonical(scope, gate)
+            with self._index.reading() as connection:
+                record = Reader(connection, gate).get(scope, id)
+        if record is None and gate.may_read(scope):
+            record = self._archived_record(scope, id)
+        if record is None:
+            raise NotFoundError(f"there is no {address}", hint="h2ams list shows what there is")
+        return record
+
+    @_healing
+    def list(
+        self,
+        scope: str | None = None,
+        *,
+        access: Access | None = None,
+        archived: bool = False,
+    ) -> tuple[Record, ...]:
+        """All segments of ``scope`` (None: of all scopes) in the order of their files."""
+        with self._index.lock:
+            gate, _ = self._fresh(access)
+            one = None if scope is None else self._canonical(parse_scope(scope), gate)
+            with self._index.reading() as connection:
+                reader = Reader(connection, gate)
+                if not archived:
+                    return reader.list(one)
+                scopes = [one] if one is not None else reader.scopes()
+        from h2ams.upkeep.archive import archived_records
+
+        readable = [each for each in scopes if gate.may_read(each)]
+        return archived_records(self.store, readable, self._count)
+
+    @_healing
+    def sources(self, message_id: str, *, access: Access | None = None) -> tuple[Record, ...]:
+        """The segments that cite the source message ``message_id``."""
+        with self._index.lock:
+            gate, _ = self._fresh(access)
+            with self._index.reading() as connection:
+                return Reader(connection, gate).sources(message_id)
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def remember(
+        self,
+        scope: str,
+        body: str,
+        *,
+        kind: str = "fact",
+        tags: Iterable[str] = (),
+        source_messages: Iterable[str] = (),
+        access: Access | None = None,
+        expect: str | None = None,
+        dry_run: bool = False,
+    ) -> WriteResult:
+        """Add a segment to ``scope``. The same text with the same kind again changes nothing.
+
+        Secrets and ``<private>`` parts are replaced before anything is written. ``expect`` is the
+        SHA-256 of the whole file as seen before, or ``""`` for a file that must not exist.
+        """
+        target = parse_scope(scope)
+        self._gate_now(access).check_write(target)
+        result = self.store.add(
+            target,
+            body,
+            kind=check_kind(kind),
+            tags=tuple(tags),
+            source_messages=tuple(source_messages),
+            expect=expect,
+            dry_run=dry_run,
+        )
+        return self._written(result, dry_run)
+
+    def update(
+        self,
+        address: str,
+        *,
+        body: str | None = None,
+        kind: str | None = None,
+        tags: Iterable[str] | None = None,
+        source_messages: Iterable[str] | None = None,
+        access: Access | None = None,
+        expect: str | None = None,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> WriteResult:
+        """Change parts of a segment; its id and every other byte of the file stay.
+
+        ``expect`` is the digest of the segment as seen before (``Record.digest``).
+        """
+        scope, id = self._for_writing(address, access)
+        result = self.store.update(
+            scope,
+            id,
+            body=body,
+            kind=None if kind is None else check_kind(kind),
+            tags=None if tags is None else tuple(tags),
+            source_messages=None if source_messages is None else tuple(source_messages),
+            expect=expect,
+            force=force,
+            dry_run=dry_run,
+        )
+        return self._written(result, dry_run)
+
+    def forget(
+        self,
+        address: str,
+        *,
+        access: Access | None = None,
+        expect: str | None = None,
+        force: bool = False,
+        dry_run: bool = False,
+        purge: bool = False,
+    ) -> WriteResult:
+        """Remove a segment. ``unforget`` brings it back, unless ``purge`` removed every trace."""
+        scope, id = self._for_writing(address, access)
+        result = self.store.remove(
+            scope, id, expect=expect, force=force, dry_run=dry_run, purge=purge
+        )
+        result = self._written(result, dry_run)
+        if purge and not dry_run:
+            with self._index.lock:
+                sqlite.scrub(self._index.connection, self._index.path)
+        return result
+
+    def unforget(self, address: str, *, access: Access | None = None) -> WriteResult:
+        """Bring a forgotten segment back; ``NotFoundError`` where nothing is kept of it."""
+        scope, id = self._for_writing(address, access)
+        return self._written(self.store.unforget(scope, id), False)
+
+    def touch(self, addresses: Iterable[str], *, access: Access | None = None) -> None:
+        """Segments that this turn really used: picked, cited or written. They become recent."""
+        known = tuple(self.get(address, access=access).address for address in addresses)
+        with self._index.lock, self._index.reading() as connection:
+            self._turn(connection, access).touch(known)
+
+    # -- index and hygiene: the owner's ----------------------------------------------------------
+
+    @_healing
+    def sync(self, paths: Iterable[str] = (), *, access: Access | None = None) -> SyncReport:
+        """Bring the index up to date, with all files or with ``paths`` (relative) alone."""
+        self._owner_only(access, "sync")
+        return self._syncer.sync(self._relative(paths))
+
+    def rebuild(self, *, access: Access | None = None) -> SyncReport:
+        """Make the index anew from the files; readers go on with the old one meanwhile."""
+        self._owner_only(access, "rebuild")
+        return self._syncer.rebuild()
+
+    @_healing
+    def verify(self, *, access: Access | None = None) -> Verification:
+        """Whether the index equals what a rebuild would give, and is sound."""
+        from h2ams.index.verify import verify
+
+        self._owner_only(access, "verify")
+        with self._index.lock:
+            return verify(self._root, self._index, self.settings)
+
+    @_healing
+    def status(self, *, access: Access | None = None) -> Status:
+        """What the folder holds, for the scopes that ``access`` may read."""
+        from h2ams.upkeep.status import status
+
+        with self._index.lock:
+            gate, stale = self._fresh(access)
+            folder = self._syncer.folder_problems if access is None else ()
+            with self._index.reading() as connection:
+                degraded = (*self._degraded(), *stale)
+                return status(
+                    self._root, connection, gate, self._index.path, degraded, folder
+                )
+
+    @_healing
+    def doctor(
+        self, *, fix: bool = False, dry_run: bool = False, access: Access | None = None
+    ) -> DoctorReport:
+        """Everything that is wrong in the folder; ``fix`` repairs what needs no guess."""
+        from h2ams.index.verify import verify
+        from h2ams.upkeep.doctor import doctor
+        from h2ams.upkeep.status import known_problems
+
+        self._owner_only(access, "doctor")
+        seen = self._syncer.sync()
+        with self._index.lock:
+            checked = verify(self._root, self._index, self.settings)
+            with self._index.reading() as connection:
+                problems = [
+                    *seen.problems,
+                    *known_problems(connection, Gate(None), notices=True),
+                    *checked.problems,
+                ]
+        report = doctor(
+            self._root,
+            self.store,
+            problems,
+            scope_of_path,
+            self._syncer.rebuild,
+            fix=fix,
+            dry_run=dry_run,
+        )
+        if report.fixed and not dry_run:
+            self._syncer.sync()
+        return report
+
+    def watch(
+        self, *, stop: threading.Event, on_sync: Callable[[SyncReport], None] | None = None
+    ) -> None:
+        """Sync on every change until ``stop`` is set."""
+        from h2ams.index.watch import watch
+
+        watch(self._root, self._syncer, self.settings, stop=stop, on_sync=on_sync)
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def store(self) -> Store:
+        """The Markdown files: for hosts that need more than this class offers."""
+        from h2ams.memory.store import Store
+
+        return Store(self._root, self.settings, clock=self._now)
+
+    @property
+    def tokens(self) -> TokenCounter:
+        """The token counter of the settings; loaded when first needed (0.2 s)."""
+        with self._counter_lock:
+            if self._counter is None:
+                self._counter = counter(self.settings.encoding)
+            return self._counter
+
+    def _turn(self, connection: apsw.Connection, access: Access | None) -> Turn:
+        from h2ams.active.registry import Registry
+        from h2ams.active.turn import Turn
+
+        gate = self._gate(connection, access)
+        return Turn(
+            Registry(self._root),
+            self.store,
+            Reader(connection, gate),
+            gate,
+            access,
+            self.settings,
+            self.tokens,
+            self._date(),
+        )
+
+    def _count(self, text: str) -> int:
+        return self.tokens.count(text)
+
+    def _today(self) -> int:
+        return day_of(self._date())
+
+    def _date(self) -> str:
+        return self._now().astimezone(UTC).date().isoformat()
+
+    def _degraded(self) -> list[Degraded]:
+        return [*self._notes, *(Degraded(code, text) for code, text in self._index.notes)]
+
+    @staticmethod
+    def _owner_only(access: Access | None, what: str) -> None:
+        if access is not None:
+            raise AccessError(
+                f"{what} works on the whole folder: it is the owner's",
+                hint="leave the access flags out",
+            )
+
+    def _relative(self, paths: Iterable[str]) -> list[str]:
+        """Paths as the syncer takes them: relative to the root; absolute ones must lie inside."""
+        found = []
+        for path in paths:
+            if os.path.isabs(path):
+                path = os.path.relpath(os.path.realpath(path), self._root.path)
+            found.append(os.path.normpath(path).replace(os.sep, "/"))
+        return ["" if path == "." else path for path in found]
+
+    # -- access and freshness --------------------------------------------------------------------
+
+    def _gate(self, connection: apsw.Connection, access: Access | None) -> Gate:
+        from h2ams.index.read import session_agents
+
+        if access is None or not access.related_sessions:
+            return Gate(access)
+        return Gate(access, session_agents(connection, access))
+
+    def _gate_now(self, access: Access | None) -> Gate:
+        return Gate(access)
+
+    def _fresh(self, access: Access | None) -> tuple[Gate, list[Degraded]]:
+        """The gate of ``access`` after its scopes were checked for changes on the disk."""
+        with self._index.reading() as connection:
+            gate = self._gate(connection, access)
+            names = None if gate.is_owner else Reader(connection, gate).tracked_scopes(access)
+        expected = [scope.text for scope in gate.own_scopes()] if access is not None else []
+        report = self._syncer.refresh(names, expected)
+        if report.changed and access is not None and access.related_sessions:
+            with self._index.reading() as connection:
+                gate = self._gate(connection, access)
+        problems = [each for each in report.problems if each.code == "unreadable"]
+        if access is not None:
+            return gate, []
+        return gate, [Degraded("unreadable", f"{each.path}: {each.message}") for each in problems]
+
+    def _canonical(self, scope: Scope, gate: Gate) -> Scope:
+        """``scope`` with topic redirects followed, where the access may read both ends."""
+        if not scope.topic or not gate.may_read(scope):
+            return scope
+        target = self.store.canonical(scope)
+        return target if gate.may_read(target) else scope
+
+    def _for_writing(self, address: str, access: Access | None) -> tuple[Scope, str]:
+        scope, id = parse_address(address)
+        self._gate_now(access).check_write(scope)
+        return scope, id
+
+    def _archived_record(self, scope: Scope, id: str) -> Record | None:
+        from h2ams.upkeep.archive import archived_records
+
+        for record in archived_records(self.store, [scope], self._count):
+            if record.id == id:
+                return record
+        return None
+
+    def _written(self, result: WriteResult, dry_run: bool) -> WriteResult:
+        """Sync the file that was just written, so that the next recall sees it at no cost."""
+        if not dry_run and result.path:
+            paths = [result.path, *getattr(result, "other_paths", ())]
+            try:
+                self._syncer.sync(paths, trusted=paths)
+            except sqlite.DAMAGED as error:
+                self._index.start_anew(f"the index was damaged ({error})")
+                self._syncer.sync()
+        return result
+
+
+def _moment(text: str | None, name: str) -> str | None:
+    if text is None:
+        return None
+    iso = parse_time(text).iso
+    if iso is None:
+        raise UsageError(
+            f"{name}: {text!r} is not a date or time", hint="use 2026-04-29 or 2026-04-29T10:00:00Z"
+        )
+    return iso
+
+
+def _within(hits: Sequence[object], budget: int) -> tuple[object, ...]:
+    kept, used = [], 0
+    for hit in hits:
+        if used + hit.record.tokens <= budget:
+            kept.append(hit)
+            used += hit.record.tokens
+    return tuple(kept)

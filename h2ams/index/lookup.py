@@ -1,0 +1,207 @@
+"""Which rows hold a word, inside the authorised scopes only (Derived, read-only).
+
+All reading of ``memory_fts`` goes through here. Foreign rows are never touched: a look-up is a scan
+of the authorised rowid ranges, so that neither a result nor a count nor a statistic can depend on
+them.
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import apsw
+
+from h2ams.index import schema
+from h2ams.memory.access import Gate
+from h2ams.memory.scope import parse_scope
+from h2ams.text.words import Term
+
+# Above this many ranges it can be cheaper to read all rows of a rare word and filter them.
+_MANY_RANGES = 64
+_ROWS_PER_RANGE = 8  # a word with fewer rows than this times the ranges is rare
+_VALUES_LIMIT = 250  # pairs written into the statement; more travel as JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """The authorised part of the index: its scopes and the rowid ranges that they own."""
+
+    names: tuple[str, ...]
+    ranges: tuple[tuple[int, int], ...]
+    segments: int
+    words: int
+
+    @property
+    def average_length(self) -> float:
+        return self.words / self.segments if self.segments else 1.0
+
+
+def area_of(connection: apsw.Connection, gate: Gate, only: Sequence[str] | None = None) -> Area:
+    """The scopes that ``gate`` may read, narrowed to the names in ``only`` where given."""
+    if gate.is_owner and only is None:
+        rows = connection.execute("SELECT name, segments, words FROM scopes ORDER BY no").fetchall()
+        ranges = ((0, (1 << 63) - 1),) if rows else ()
+        return Area(
+            tuple(name for name, _, _ in rows),
+            ranges,
+            sum(segments for _, segments, _ in rows),
+            sum(words for _, _, words in rows),
+        )
+    rows = _authorised(connection, gate, only)
+    return Area(
+        tuple(name for _, name, _, _ in rows),
+        _coalesce(connection, [no for no, _, _, _ in rows]),
+        sum(segments for _, _, segments, _ in rows),
+        sum(words for _, _, _, words in rows),
+    )
+
+
+def _authorised(
+    connection: apsw.Connection, gate: Gate, only: Sequence[str] | None
+) -> list[tuple[int, str, int, int]]:
+    columns = "SELECT no, name, segments, words FROM scopes"
+    if only is not None:
+        names = [name for name in only if gate.may_read(parse_scope(name))]
+    else:
+        names = [scope.text for scope in gate.own_scopes()]
+    rows = []
+    if names:
+        rows = connection.execute(
+            f"{columns} WHERE name IN carray(?)", (apsw.carray(tuple(names)),)
+        ).fetchall()
+    if only is None:
+        for prefix in gate.families():
+            rows += connection.execute(
+                f"{columns} WHERE name >= ? AND name < ?", (prefix, prefix[:-1] + chr(ord("/") + 1))
+            ).fetchall()
+    return sorted({row for row in rows if gate.may_read(parse_scope(row[1]))})
+
+
+def _coalesce(connection: apsw.Connection, numbers: list[int]) -> tuple[tuple[int, int], ...]:
+    """Ranges over ``numbers`` (rising), joined wherever no foreign scope lies between them."""
+    ranges: list[tuple[int, int]] = []
+    previous = None
+    for number in numbers:
+        first, last = schema.rowid_range(number)
+        joins = previous is not None and (
+            number == previous + 1 or _nothing_between(connection, previous, number)
+        )
+        if joins:
+            ranges[-1] = (ranges[-1][0], last)
+        else:
+            ranges.append((first, last))
+        previous = number
+    return tuple(ranges)
+
+
+def _nothing_between(connection: apsw.Connection, low: int, high: int) -> bool:
+    return not connection.execute(
+        "SELECT EXISTS (SELECT 1 FROM scopes WHERE no > ? AND no < ?)", (low, high)
+    ).get
+
+
+def match_of(term: Term) -> str:
+    """The FTS5 expression of one term. Text is always quoted: no input is FTS5 syntax."""
+    phrase = " ".join(term.tokens).replace('"', '""')
+    if term.kind == "prefix":
+        return f'"{phrase}" *'
+    if len(term.tokens) > 1:
+        return f'words : "{phrase}"'
+    return f'"{phrase}"'
+
+
+class Lookup:
+    """Look-ups inside one area, in one read transaction."""
+
+    def __init__(self, connection: apsw.Connection, area: Area) -> None:
+        self.connection = connection
+        self.area = area
+        self._lows = [low for low, _ in area.ranges]
+
+    @cached_property
+    def _source(self) -> tuple[str, tuple[object, ...]]:
+        """``FROM`` clause that yields the rows of ``memory_fts`` in the ranges, and its bindings."""
+        ranges = self.area.ranges
+        if len(ranges) <= _VALUES_LIMIT:
+            values = ",".join(f"({low},{high})" for low, high in ranges)
+            table, bindings = f"(SELECT column1 lo, column2 hi FROM (VALUES {values}))", ()
+        else:
+            table = "(SELECT value->>0 lo, value->>1 hi FROM json_each(?))"
+            bindings = (json.dumps(ranges),)
+        return (
+            f"FROM {table} r CROSS JOIN memory_fts f"
+            " WHERE memory_fts MATCH ? AND f.rowid BETWEEN r.lo AND r.hi",
+            bindings,
+        )
+
+    def rows(self, match: str) -> list[int]:
+        """Rowids, rising inside each range, of the rows that ``match``."""
+        if not self.area.ranges:
+            return []
+        if len(self.area.ranges) > _MANY_RANGES:
+            few = self._few_rows(match)
+            if few is not None:
+                return few
+        clause, bindings = self._source
+        found = self.connection.execute(f"SELECT f.rowid {clause}", (*bindings, match))
+        return [row[0] for row in found]
+
+    def _few_rows(self, match: str) -> list[int] | None:
+        """All rows of a rare word, filtered; None where the word is not rare."""
+        limit = _ROWS_PER_RANGE * len(self.area.ranges)
+        found = self.connection.execute(
+            "SELECT rowid FROM memory_fts WHERE memory_fts MATCH ? LIMIT ?", (match, limit + 1)
+        ).fetchall()
+        if len(found) > limit:
+            return None
+        return [rowid for (rowid,) in found if self.holds(rowid)]
+
+    def holds(self, rowid: int) -> bool:
+        """Whether ``rowid`` lies in the area."""
+        place = bisect.bisect_right(self._lows, rowid) - 1
+        return place >= 0 and rowid <= self.area.ranges[place][1]
+
+    def count(self, match: str) -> int:
+        """How many rows match, without fetching them."""
+        if not self.area.ranges:
+            return 0
+        clause, bindings = self._source
+        return int(self.connection.execute(f"SELECT count(*) {clause}", (*bindings, match)).get)
+
+    def containing(self, fragment: str, limit: int) -> tuple[list[int], bool]:
+        """Rows whose analysed text contains ``fragment``; reads at most ``limit`` segments.
+
+        The second value tells whether all segments of the area were read.
+        """
+        found: list[int] = []
+        left = limit
+        for low, high in self.area.ranges:
+            if left <= 0:
+                return found, False
+            rows = self.connection.execute(
+                "SELECT rowid, instr(words || ' ' || forms || ' ' || labels, ?) FROM"
+                " (SELECT rowid, words, forms, labels FROM memory_segments"
+                "  WHERE rowid BETWEEN ? AND ? LIMIT ?)",
+                (fragment, low, high, left),
+            ).fetchall()
+            left -= len(rows)
+            found += [rowid for rowid, place in rows if place]
+        return found, self.area.segments <= limit
+
+    def stats(self, rowids: Iterable[int]) -> dict[int, memoryview]:
+        """Blocks of (length, day) pairs that cover ``rowids``, by block number."""
+        numbers = {rowid >> schema.BLOCK_BITS for rowid in rowids}
+        if not numbers:
+            return {}
+        return {
+            number: memoryview(stats).cast("H")
+            for number, stats in self.connection.execute(
+                "SELECT block, stats FROM blocks WHERE block IN carray(?)",
+                (apsw.carray(array("q", numbers)),),
+            )
+        }

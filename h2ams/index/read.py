@@ -1,0 +1,111 @@
+"""Reading rows of the index by name rather than by rank (Derived, read-only).
+
+Every method sees the scopes that its gate may read and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import apsw
+
+from h2ams.index.lookup import area_of
+from h2ams.index.search import RECORD_COLUMNS, RECORD_TABLES, Searcher
+from h2ams.memory.access import Access, Gate
+from h2ams.memory.record import Record
+from h2ams.memory.scope import Scope, parse_scope
+from h2ams.settings import DEFAULTS
+
+
+class Reader:
+    """Look-ups by address, scope and source message, inside one read transaction."""
+
+    def __init__(self, connection: apsw.Connection, gate: Gate) -> None:
+        self.connection = connection
+        self.gate = gate
+        self._searcher = Searcher(connection, gate, DEFAULTS, today=0)
+
+    def get(self, scope: Scope, id: str) -> Record | None:
+        """The segment ``id`` of ``scope``; None where it is not there or not to be seen."""
+        if not self.gate.may_read(scope):
+            return None
+        row = self.connection.execute(
+            f"SELECT {RECORD_COLUMNS} FROM {RECORD_TABLES} JOIN scopes s ON s.no = m.scope"
+            " WHERE s.name = ? AND m.id = ?",
+            (scope.text, id),
+        ).fetchone()
+        return None if row is None else self._searcher.record(row)
+
+    def list(self, scope: Scope | None) -> tuple[Record, ...]:
+        """All segments of ``scope`` or of all readable scopes, by scope, file and line."""
+        if scope is not None and not self.gate.may_read(scope):
+            return ()
+        only = None if scope is None else [scope.text]
+        records: list[Record] = []
+        for low, high in area_of(self.connection, self.gate, only).ranges:
+            rows = self.connection.execute(
+                f"SELECT {RECORD_COLUMNS} FROM {RECORD_TABLES} WHERE m.rowid BETWEEN ? AND ?",
+                (low, high),
+            )
+            records.extend(self._searcher.record(row) for row in rows)
+        return tuple(sorted(records, key=lambda each: (each.scope, each.path, each.line, each.id)))
+
+    def sources(self, message: str) -> tuple[Record, ...]:
+        """The readable segments that cite ``message``."""
+        rows = self.connection.execute(
+            f"SELECT {RECORD_COLUMNS} FROM source_msgs x JOIN memory_segments m"
+            " ON m.rowid = x.segment JOIN files f ON f.no = m.file WHERE x.message = ?",
+            (message,),
+        )
+        records = [self._searcher.record(row) for row in rows]
+        readable = [each for each in records if self.gate.may_read(parse_scope(each.scope))]
+        return tuple(sorted(readable, key=lambda each: (each.scope, each.path, each.line)))
+
+    def scopes(self) -> tuple[Scope, ...]:
+        """All readable scopes that have a folder, in the order of their names."""
+        rows = self.connection.execute("SELECT DISTINCT scope FROM folders WHERE scope <> ''")
+        names = [parse_scope(name) for (name,) in rows]
+        return tuple(sorted(scope for scope in names if self.gate.may_read(scope)))
+
+    def open_ended_scopes(self) -> tuple[Scope, ...]:
+        """The existing scopes of the access's open-ended families: topics and features."""
+        names: set[str] = set()
+        for prefix in self.gate.families():
+            rows = self.connection.execute(
+                "SELECT DISTINCT scope FROM folders WHERE scope >= ? AND scope < ?",
+                (prefix, prefix[:-1] + "0"),
+            )
+            names.update(name for (name,) in rows)
+        return tuple(sorted(parse_scope(name) for name in names))
+
+    def by_bare_id(self, id: str) -> Record | None:
+        """The readable segment with this id, of the closest scope that has it."""
+        if self.gate.is_owner:
+            return None
+        names = area_of(self.connection, self.gate).names
+        scopes = sorted(map(parse_scope, names), key=lambda each: (self.gate.closeness(each), each))
+        for scope in scopes:
+            record = self.get(scope, id)
+            if record is not None:
+                return record
+        return None
+
+    def tracked_scopes(self, access: Access | None) -> list[str]:
+        """Names whose files and folders a recall with this access must check for changes."""
+        names = {scope.text for scope in self.gate.own_scopes()}
+        names.update(scope.text for scope in self.open_ended_scopes())
+        if access is not None:  # whether a related session counts is said by its card
+            names.update(f"sessions/{each}" for each in access.related_sessions)
+        return sorted(names)
+
+
+def session_agents(connection: apsw.Connection, access: Access) -> dict[str, str | None]:
+    """The recorded agent of the current and the related sessions."""
+    ids: Sequence[str] = [access.session or "", *access.related_sessions]
+    return dict(
+        iter(
+            connection.execute(
+                "SELECT id, agent FROM sessions WHERE id IN carray(?)", (apsw.carray(tuple(ids)),)
+            )
+        )
+    )

@@ -1,0 +1,193 @@
+"""Writing rows and everything that is counted over them (Derived).
+
+One ``Writer`` lives for one write transaction. Rows go to SQLite at once; what is kept per scope
+(number of segments, words, digest) and per block of rowids (lengths and days for the ranking) is
+collected and written by ``flush`` at the end, so that a thousand changes to a scope cost one update.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+import apsw
+
+from h2ams.errors import IndexFaultError
+from h2ams.index import digest, schema
+from h2ams.index.rows import Row
+
+_INSERT = """
+INSERT INTO memory_segments (
+    rowid, scope, file, stale, id, line, last_line, note, over_limit, kind, tags, created_at,
+    updated_at, day, length, tokens, digest, row_digest, words, forms, labels, sources, heading, body
+) VALUES (?,?,?,0, ?,?,?,?,?,?,?,?, ?,?,?,?,?,?,?,?,?,?,?,?)
+"""
+_UPDATE = """
+UPDATE memory_segments SET
+    file = ?, stale = 0, id = ?, line = ?, last_line = ?, note = ?, over_limit = ?, kind = ?,
+    tags = ?, created_at = ?, updated_at = ?, day = ?, length = ?, tokens = ?, digest = ?,
+    row_digest = ?, words = ?, forms = ?, labels = ?, sources = ?, heading = ?, body = ?
+WHERE rowid = ?
+"""
+
+
+def _bindings(row: Row) -> tuple[object, ...]:
+    return (
+        row.id,
+        row.line,
+        row.last_line,
+        row.note,
+        row.over_limit,
+        row.kind,
+        row.tags,
+        row.created_at,
+        row.updated_at,
+        row.day,
+        row.length,
+        row.tokens,
+        row.digest,
+        row.row_digest,
+        row.words,
+        row.forms,
+        row.labels,
+        row.sources,
+        row.heading,
+        row.body,
+    )
+
+
+class Writer:
+    """Inserts, updates and deletes rows inside the caller's write transaction."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+        self.added = self.updated = self.deleted = 0
+        self._blocks: dict[int, array[int]] = {}
+        self._scopes: dict[int, list[int]] = {}  # number -> [segments, words, digest, next place]
+
+    def insert(self, scope: int, file: int, row: Row) -> None:
+        rowid = self._new_rowid(scope)
+        self.connection.execute(_INSERT, (rowid, scope, file, *_bindings(row)))
+        self._sources(rowid, row.source_ids)
+        self._count(scope, rowid, 1, row.length, row.day, int(row.row_digest, 16))
+        self.added += 1
+
+    def update(self, rowid: int, file: int, row: Row) -> None:
+        """Replace the row's content; its rowid and so its address in the index stay."""
+        length, old = self.connection.execute(
+            "SELECT length, row_digest FROM memory_segments WHERE rowid = ?", (rowid,)
+        ).fetchone()
+        self.connection.execute(_UPDATE, (file, *_bindings(row), rowid))
+        self.connection.execute("DELETE FROM source_msgs WHERE segment = ?", (rowid,))
+        self._sources(rowid, row.source_ids)
+        delta = int(row.row_digest, 16) - int(old, 16)
+        self._count(rowid >> schema.LOCAL_BITS, rowid, 0, row.length - length, row.day, delta)
+        self._set_block(rowid, row.length, row.day)
+        self.updated += 1
+
+    def move(self, rowid: int, file: int, line: int, last_line: int) -> None:
+        """The same text stands at other lines (or in another file) now."""
+        self.connection.execute(
+            "UPDATE memory_segments SET file = ?, line = ?, last_line = ?, stale = 0"
+            " WHERE rowid = ?",
+            (file, line, last_line, rowid),
+        )
+
+    def delete(self, rowid: int) -> None:
+        length, old = self.connection.execute(
+            "SELECT length, row_digest FROM memory_segments WHERE rowid = ?", (rowid,)
+        ).fetchone()
+        self.connection.execute("DELETE FROM memory_segments WHERE rowid = ?", (rowid,))
+        self._count(rowid >> schema.LOCAL_BITS, rowid, -1, -length, 0, -int(old, 16))
+        self._set_block(rowid, 0, 0)
+        self.deleted += 1
+
+    def _sources(self, rowid: int, ids: tuple[str, ...]) -> None:
+        for each in ids:
+            self.connection.execute("INSERT OR IGNORE INTO source_msgs VALUES (?, ?)", (each, rowid))
+
+    def _new_rowid(self, scope: int) -> int:
+        totals = self._totals(scope)
+        place = totals[3]
+        if place > schema.LOCAL_MASK:
+            place = self._free_place(scope)
+        else:
+            totals[3] = place + 1
+        return (scope << schema.LOCAL_BITS) | place
+
+    def _free_place(self, scope: int) -> int:
+        """The lowest place that a deletion left, once all have been given out."""
+        first, last = schema.rowid_range(scope)
+        expected = first
+        for (rowid,) in self.connection.execute(
+            "SELECT rowid FROM memory_segments WHERE rowid BETWEEN ? AND ? ORDER BY rowid",
+            (first, last),
+        ):
+            if rowid != expected:
+                return expected & schema.LOCAL_MASK
+            expected += 1
+        raise IndexFaultError(f"more than {1 << schema.LOCAL_BITS} segments in one scope")
+
+    def _totals(self, scope: int) -> list[int]:
+        totals = self._scopes.get(scope)
+        if totals is None:
+            segments, words, total, place = self.connection.execute(
+                "SELECT segments, words, digest, next_place FROM scopes WHERE no = ?", (scope,)
+            ).fetchone()
+            totals = self._scopes[scope] = [segments, words, int(total, 16), place]
+        return totals
+
+    def _count(
+        self, scope: int, rowid: int, segments: int, words: int, day: int, change: int
+    ) -> None:
+        totals = self._totals(scope)
+        totals[0] += segments
+        totals[1] += words
+        totals[2] = (totals[2] + change) % digest.MODULUS
+        if segments == 1:
+            self._set_block(rowid, words, day)
+
+    def _set_block(self, rowid: int, length: int, day: int) -> None:
+        number, place = rowid >> schema.BLOCK_BITS, 2 * (rowid & schema.BLOCK_MASK)
+        block = self._blocks.get(number)
+        if block is None:
+            block = self._blocks[number] = array("H")
+            stored = self.connection.execute(
+                "SELECT stats FROM blocks WHERE block = ?", (number,)
+            ).fetchone()
+            if stored is not None:
+                block.frombytes(stored[0])
+        if len(block) < place + 2:
+            block.extend([0] * (place + 2 - len(block)))
+        block[place] = length
+        block[place + 1] = day
+
+    def flush(self) -> None:
+        """Write what was collected. Call once, before the transaction ends."""
+        for scope, (segments, words, total, place) in self._scopes.items():
+            assert segments >= 0 and words >= 0, f"scope {scope} counts below zero"
+            if not segments:
+                self._drop(scope)
+                continue
+            self.connection.execute(
+                "UPDATE scopes SET segments = ?, words = ?, digest = ?, next_place = ?"
+                " WHERE no = ?",
+                (segments, words, f"{total:x}", place, scope),
+            )
+        for number, block in self._blocks.items():
+            if not any(block):
+                self.connection.execute("DELETE FROM blocks WHERE block = ?", (number,))
+                continue
+            self.connection.execute(
+                "INSERT OR REPLACE INTO blocks VALUES (?, ?)", (number, block.tobytes())
+            )
+        self._scopes.clear()
+        self._blocks.clear()
+
+    def _drop(self, scope: int) -> None:
+        """A scope without segments leaves nothing behind: no number, no name."""
+        self.connection.execute("DELETE FROM scopes WHERE no = ?", (scope,))
+        first, last = schema.rowid_range(scope)
+        bounds = (first >> schema.BLOCK_BITS, last >> schema.BLOCK_BITS)
+        self.connection.execute("DELETE FROM blocks WHERE block BETWEEN ? AND ?", bounds)
+        for number in [each for each in self._blocks if bounds[0] <= each <= bounds[1]]:
+            del self._blocks[number]

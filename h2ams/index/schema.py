@@ -1,0 +1,291 @@
+"""The derived database: its tables, its handle, and when it starts anew (Derived).
+
+Everything in here can be deleted and comes back from the Markdown files. Scopes own *rowid ranges*:
+a rowid is the scope's number times 2**20 plus a place inside the scope, so that a search over the
+authorised scopes is a handful of range scans that never touch foreign rows. Numbers are given so
+that scopes that are read together lie together: first shared before private, then by project, then
+in the order of names at the last rebuild.
+
+``memory_fts`` is an external-content FTS5 table over the analysed text stored in
+``memory_segments``; triggers keep both equal, so no code path can forget one of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterator
+
+import apsw
+
+from h2ams import sqlite
+from h2ams.errors import IndexFaultError
+from h2ams.text import words
+
+SCHEMA_VERSION = 1
+LOCAL_BITS = 20  # places in one scope: 1,048,576
+LOCAL_MASK = (1 << LOCAL_BITS) - 1
+SEQUENCE_BITS = 22  # scopes in one region (project x shared/private): 4,194,304
+BLOCK_BITS = 12  # segments whose lengths and days share one row of `blocks`
+BLOCK_MASK = (1 << BLOCK_BITS) - 1
+
+# A token is exactly what stands between two blanks: all other ASCII but the quote belongs to it.
+TOKENIZER = "ascii tokenchars '!#$%&()*+,-./:;<=>?@[\\]^_`{|}~'''"
+
+_TABLES = f"""
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE projects (no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE sessions (
+    id TEXT PRIMARY KEY, agent TEXT, project TEXT, workspace TEXT, title TEXT
+) WITHOUT ROWID;
+CREATE TABLE scopes (
+    no INTEGER PRIMARY KEY,           -- rowids: no << {LOCAL_BITS} | place
+    name TEXT NOT NULL UNIQUE,
+    segments INTEGER NOT NULL DEFAULT 0,
+    words INTEGER NOT NULL DEFAULT 0, -- sum of the segments' lengths
+    next_place INTEGER NOT NULL DEFAULT 0,
+    digest TEXT NOT NULL DEFAULT '0'  -- order-free sum over its rows, hexadecimal
+);
+CREATE TABLE folders (
+    path TEXT PRIMARY KEY, scope TEXT NOT NULL, mtime_ns INTEGER NOT NULL, racy INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX folders_by_scope ON folders (scope);
+CREATE TABLE files (
+    no INTEGER PRIMARY KEY,
+    path TEXT NOT NULL UNIQUE,
+    scope TEXT NOT NULL,
+    name TEXT NOT NULL,               -- path from the scope's folder on, NFC
+    role TEXT NOT NULL,
+    layout INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    mtime_ns INTEGER NOT NULL,
+    ctime_ns INTEGER NOT NULL,
+    inode INTEGER NOT NULL,
+    racy INTEGER NOT NULL,            -- changed too shortly before it was read: read it again
+    digest TEXT NOT NULL,             -- SHA-256 of the bytes whose rows are in the index
+    pending TEXT NOT NULL DEFAULT '', -- SHA-256 of bytes that do not parse yet; 'missing', 'unreadable'
+    pending_ns INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX files_by_scope ON files (scope, name);
+CREATE TABLE problems (
+    file INTEGER NOT NULL, line INTEGER NOT NULL, code TEXT NOT NULL,
+    message TEXT NOT NULL, fixable INTEGER NOT NULL, notice INTEGER NOT NULL
+);
+CREATE INDEX problems_by_file ON problems (file);
+CREATE TABLE memory_segments (
+    rowid INTEGER PRIMARY KEY,
+    scope INTEGER NOT NULL,           -- number in `scopes`
+    id TEXT NOT NULL,
+    file INTEGER NOT NULL,
+    line INTEGER NOT NULL,
+    last_line INTEGER NOT NULL,
+    stale INTEGER NOT NULL DEFAULT 0,
+    note INTEGER NOT NULL,
+    over_limit INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    tags TEXT NOT NULL,               -- JSON list
+    created_at TEXT,
+    updated_at TEXT,
+    day INTEGER NOT NULL,             -- days since 1970 of the update, 0 undated
+    length INTEGER NOT NULL,          -- tokens of `words`
+    tokens INTEGER NOT NULL,          -- of the body, by the encoding in `meta`
+    digest TEXT NOT NULL,             -- SHA-256 of the segment's bytes in its file
+    row_digest TEXT NOT NULL,
+    words TEXT NOT NULL,              -- analysed text: text/words.py
+    forms TEXT NOT NULL,
+    labels TEXT NOT NULL,
+    sources TEXT NOT NULL,            -- JSON list
+    heading TEXT NOT NULL,
+    body TEXT NOT NULL,               -- secrets masked
+    UNIQUE (scope, id)
+);
+CREATE INDEX segments_by_file ON memory_segments (file);
+CREATE INDEX segments_by_update ON memory_segments (scope, updated_at);
+CREATE TABLE source_msgs (
+    message TEXT NOT NULL, segment INTEGER NOT NULL, PRIMARY KEY (message, segment)
+) WITHOUT ROWID;
+CREATE INDEX source_msgs_by_segment ON source_msgs (segment);
+CREATE TABLE blocks (block INTEGER PRIMARY KEY, stats BLOB NOT NULL);
+"""
+
+_FTS = f"""
+CREATE VIRTUAL TABLE memory_fts USING fts5(
+    words, forms, labels, content='memory_segments', content_rowid='rowid',
+    tokenize="{TOKENIZER}"
+);
+INSERT INTO memory_fts (memory_fts, rank) VALUES ('secure-delete', 1);
+CREATE TRIGGER segments_insert AFTER INSERT ON memory_segments BEGIN
+    INSERT INTO memory_fts (rowid, words, forms, labels)
+    VALUES (new.rowid, new.words, new.forms, new.labels);
+END;
+CREATE TRIGGER segments_delete AFTER DELETE ON memory_segments BEGIN
+    INSERT INTO memory_fts (memory_fts, rowid, words, forms, labels)
+    VALUES ('delete', old.rowid, old.words, old.forms, old.labels);
+    DELETE FROM source_msgs WHERE segment = old.rowid;
+END;
+CREATE TRIGGER segments_update AFTER UPDATE OF words, forms, labels ON memory_segments
+WHEN old.words <> new.words OR old.forms <> new.forms OR old.labels <> new.labels BEGIN
+    INSERT INTO memory_fts (memory_fts, rowid, words, forms, labels)
+    VALUES ('delete', old.rowid, old.words, old.forms, old.labels);
+    INSERT INTO memory_fts (rowid, words, forms, labels)
+    VALUES (new.rowid, new.words, new.forms, new.labels);
+END;
+"""
+
+
+def create(connection: apsw.Connection, encoding: str) -> None:
+    """Make all tables in an empty database. ``IndexFaultError`` where SQLite has no FTS5."""
+    with sqlite.immediate(connection):
+        connection.execute(_TABLES)
+        try:
+            connection.execute(_FTS)
+        except apsw.SQLError as error:
+            raise IndexFaultError(
+                f"this SQLite has no FTS5 ({error}): recall is not possible",
+                hint="install the apsw wheel, which brings its own SQLite with FTS5",
+            ) from error
+        for key, value in expected_meta(encoding).items():
+            connection.execute("INSERT INTO meta VALUES (?, ?)", (key, value))
+
+
+def expected_meta(encoding: str) -> dict[str, str]:
+    """What `meta` must say for the index to be used as it is."""
+    return {
+        "schema": str(SCHEMA_VERSION),
+        "analysis": words.VERSION,
+        "tokenizer": TOKENIZER,
+        "encoding": encoding,
+        "byteorder": sys.byteorder,  # of the packed numbers in `blocks`
+    }
+
+
+class Index:
+    """A handle on one index file, shared by the threads of a process.
+
+    ``lock`` serialises its use; ``fresh`` is False from opening on until a sync has been run on a
+    database that was made new. A damaged file is set aside and replaced by an empty one, never an
+    error that stops a turn; ``notes`` says what happened, in words for ``status``.
+    """
+
+    def __init__(self, path: str, *, encoding: str) -> None:
+        self.path = path
+        self.encoding = encoding
+        self.lock = threading.RLock()
+        self.notes: list[tuple[str, str]] = []
+        self.made_new = False
+        self._connection: apsw.Connection | None = None
+        self._inode = 0
+
+    @property
+    def connection(self) -> apsw.Connection:
+        """The open connection; opened, checked and replaced as needed."""
+        if self._connection is not None and self._inode == _inode(self.path):
+            return self._connection
+        self.close()
+        return self._open()
+
+    def _open(self) -> apsw.Connection:
+        try:
+            connection = self._open_checked()
+        except sqlite.DAMAGED as error:
+            self.start_anew(f"the index was damaged ({error})")
+            connection = self._open_checked()
+        self._connection = connection
+        self._inode = _inode(self.path)
+        return connection
+
+    def _open_checked(self) -> apsw.Connection:
+        connection = sqlite.connect(self.path)
+        try:
+            has_meta = connection.execute(
+                "SELECT count(*) FROM sqlite_schema WHERE name = 'meta'"
+            ).get
+            if not has_meta:
+                with contextlib.suppress(apsw.SQLError):  # another process may be first
+                    create(connection, self.encoding)
+                    self.made_new = True
+            found = dict(iter(connection.execute("SELECT key, value FROM meta")))
+            expected = expected_meta(self.encoding)
+            if any(found.get(key) != value for key, value in expected.items()):
+                self._recreate(connection, expected)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _recreate(self, connection: apsw.Connection, expected: dict[str, str]) -> None:
+        """Another version or encoding wrote it: empty it in place and let the next sync fill it."""
+        with sqlite.immediate(connection):
+            connection.execute("DROP TABLE IF EXISTS memory_fts")
+            names = connection.execute(
+                "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+            ).fetchall()
+            for (name,) in names:
+                connection.execute(f'DROP TABLE IF EXISTS "{name}"')
+        create(connection, expected["encoding"])
+        self.made_new = True
+        self.notes.append(("index-version", "another version made the index; it is built anew"))
+
+    def start_anew(self, reason: str) -> None:
+        """Set the file aside; the next use finds an empty database."""
+        self.close()
+        sqlite.set_aside(self.path)
+        self.made_new = True
+        self.notes.append(("index-rebuilt", f"{reason}; it was set aside and is built anew"))
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[apsw.Connection]:
+        with self.lock:
+            connection = self.connection
+            with sqlite.immediate(connection):
+                yield connection
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[apsw.Connection]:
+        with self.lock:
+            connection = self.connection
+            with sqlite.snapshot(connection):
+                yield connection
+
+
+def _inode(path: str) -> int:
+    try:
+        return os.stat(path).st_ino
+    except FileNotFoundError:
+        return 0
+
+
+def scope_number(connection: apsw.Connection, name: str, *, private: bool, project: str) -> int:
+    """The number of scope ``name``, given now if it has none (inside a write transaction)."""
+    row = connection.execute("SELECT no FROM scopes WHERE name = ?", (name,)).fetchone()
+    if row is not None:
+        return int(row[0])
+    region = 2 * _project_number(connection, project) + int(private)
+    first, last = region << SEQUENCE_BITS, ((region + 1) << SEQUENCE_BITS) - 1
+    highest = connection.execute(
+        "SELECT max(no) FROM scopes WHERE no BETWEEN ? AND ?", (first, last)
+    ).get
+    number = first + 1 if highest is None else highest + 1
+    if number > last:
+        raise IndexFaultError(f"more than {1 << SEQUENCE_BITS} scopes in one project: {name}")
+    connection.execute("INSERT INTO scopes (no, name) VALUES (?, ?)", (number, name))
+    return int(number)
+
+
+def _project_number(connection: apsw.Connection, project: str) -> int:
+    if not project:
+        return 0
+    connection.execute("INSERT OR IGNORE INTO projects (name) VALUES (?)", (project,))
+    return int(connection.execute("SELECT no FROM projects WHERE name = ?", (project,)).get)
+
+
+def rowid_range(number: int) -> tuple[int, int]:
+    """First and last rowid that scope ``number`` owns."""
+    return number << LOCAL_BITS, (number << LOCAL_BITS) | LOCAL_MASK

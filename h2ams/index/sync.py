@@ -1,0 +1,496 @@
+"""Keeping the index equal to the files (Derived).
+
+scan -> compare -> read what changed -> write only the segments that differ. A sync that finds
+nothing changed writes nothing at all. ``refresh`` is the short form that a recall runs first: it
+looks only at the files and folders of the scopes that the recall may read.
+
+``rebuild`` builds a second database aside and copies it over the old one in one transaction (SQLite's
+backup), so readers in any process see the old index or the new one, never something between.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import unicodedata
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import apsw
+
+from h2ams import sqlite
+from h2ams.errors import NotFoundError, RootError
+from h2ams.files import Root
+from h2ams.index import digest as digest_module
+from h2ams.index import schema
+from h2ams.index.apply import Applier, Clock, group_of
+from h2ams.index.plan import Known, Plan, plan_sync
+from h2ams.index.scan import Found, Scan, found_file, is_racy, place_of, scan
+from h2ams.index.schema import Index
+from h2ams.index.row_writer import Writer
+from h2ams.memory import layout
+from h2ams.memory.layout import Role
+from h2ams.memory.scope import parse_scope
+from h2ams.memory.segment import Problem
+from h2ams.settings import Settings
+
+BATCH_FILES = 2_000  # files read in one write transaction
+FTS_HASH_BYTES = 1 << 20  # FTS5's default: new rows held in memory before they are written
+BULK_HASH_BYTES = 16 << 20  # while building anew; fewer pieces to merge, a third less time
+
+_KNOWN = (
+    "SELECT no, path, scope, name, role, layout, size, mtime_ns, ctime_ns, inode, racy, digest, pending,"
+    " pending_ns FROM files"
+)
+
+# Codes that mean: this text could not be read as its writer meant it.
+FAILED = frozenset(
+    """invalid-yaml unterminated-header leading-rule yaml-alias over-limit repeated-key
+    invalid-utf-8 utf-16 file-too-large unreadable""".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReport:
+    """What one sync did. ``problems`` are those of the files that were read in it.
+
+    ``errors`` are the problems that kept some text from being indexed as it was meant.
+    """
+
+    scanned: int = 0
+    changed: int = 0
+    added: int = 0
+    updated: int = 0
+    deleted: int = 0
+    problems: tuple[Problem, ...] = ()
+    skipped_links: int = 0
+    elapsed_ms: float = 0.0
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        return tuple(each for each in self.problems if each.code in FAILED)
+
+    @property
+    def failed(self) -> int:
+        return len(self.errors)
+
+
+class Syncer:
+    """Syncs one root with one index. ``count`` counts tokens; ``clock_ns`` gives the wall time."""
+
+    def __init__(
+        self,
+        root: Root,
+        index: Index,
+        settings: Settings,
+        *,
+        count: Callable[[str], int],
+        clock_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.root = root
+        self.index = index
+        self.settings = settings
+        self.count = count
+        self.clock_ns = clock_ns
+        self.folder_problems: tuple[Problem, ...] = ()  # of the last walk over everything
+
+    # -- full and partial syncs ------------------------------------------------------------------
+
+    def sync(
+        self, paths: Iterable[str] = (), *, trusted: Iterable[str] = (), settle: bool = True
+    ) -> SyncReport:
+        """Bring the index up to date with ``paths`` (relative files or folders), or with all.
+
+        ``trusted`` files were just written by the engine: nothing about them is half-written.
+        ``settle`` waits up to 20 ms where something changed this very moment; without it such files
+        are read again by the next sync.
+        Raises ``RootError`` where the root is missing, unreadable or suddenly empty.
+        """
+        started = time.perf_counter()
+        targets = [path.strip("/") for path in paths]
+        with self._healing():
+            seen = self._seen(targets)
+            wait_ns = 0 if trusted or not settle else seen.settles_in_ns()
+            if wait_ns:  # look again when nothing can hide behind a time stamp any more
+                time.sleep(wait_ns / 1e9)
+                seen = self._seen(targets)
+            if not targets:
+                self._refuse_sudden_emptiness(seen)
+                self.folder_problems = tuple(seen.problems)
+            report = self._run(seen, targets, frozenset(trusted))
+        self.index.made_new = self.index.made_new and bool(targets)
+        return replace(report, elapsed_ms=(time.perf_counter() - started) * 1000)
+
+    def _seen(self, targets: Sequence[str]) -> Scan:
+        return self._scan_targets(targets) if targets else scan(self.root)
+
+    def _scan_targets(self, targets: Sequence[str]) -> Scan:
+        folders, files = [], []
+        for target in targets:
+            absolute = self.root.absolute(target)
+            if os.path.isdir(absolute):
+                folders.append(target)
+            else:
+                files.append(target)
+        seen = scan(self.root, folders)
+        for path in files:
+            found = self._stat(path)
+            if found is not None:
+                seen.files[path] = found
+        return seen
+
+    def _stat(self, path: str) -> Found | None:
+        folder, _, name = path.rpartition("/")
+        place = place_of(folder)
+        if place is None or place.scope is None or place.problem:
+            return None
+        role, _ = layout.role(place, name)
+        if role not in (Role.MEMORY, Role.CONTENT, Role.NOTE, Role.SESSION_CARD):
+            return None
+        try:
+            status = os.stat(f"{self.root.path}/{path}")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError:  # it is there but cannot be looked at: reading it will say why
+            status = os.stat_result((0, 0, 0, 0, 0, 0, -1, 0, 0, 0))
+        return found_file(path, place, role, status)
+
+    def _refuse_sudden_emptiness(self, seen: Scan) -> None:
+        if seen.files or seen.blind:
+            return
+        with self.index.reading() as connection:
+            known = connection.execute("SELECT count(*) FROM files WHERE pending = ''").get
+        if known > 1 and not any(seen.folders.keys() - {""}):
+            raise RootError(
+                f"the memory folder {self.root.path} is empty, but the index knows {known} files:"
+                " is the disk mounted?",
+                path=self.root.path,
+                hint="nothing was removed; if the folder is meant to be empty, run h2ams rebuild",
+            )
+
+    def _run(self, seen: Scan, targets: Sequence[str], trusted: frozenset[str]) -> SyncReport:
+        with self.index.reading() as connection:
+            known = self._known(connection, targets)
+            plan = plan_sync(seen.files, known, seen.blinded)
+            folders = self._changed_folders(connection, seen, targets)
+        report = SyncReport(
+            scanned=plan.scanned,
+            problems=tuple(seen.problems),
+            skipped_links=seen.skipped_links,
+        )
+        if plan.is_empty and not folders:
+            return report
+        return self._apply(plan, folders, seen, targets, trusted, report)
+
+    def _known(self, connection: apsw.Connection, targets: Sequence[str]) -> dict[str, Known]:
+        if not targets or "" in targets:
+            rows = connection.execute(_KNOWN)
+            return {row[1]: Known(*row) for row in rows}
+        known = {}
+        for target in targets:
+            for row in connection.execute(
+                f"{_KNOWN} WHERE path = ? OR (path >= ? AND path < ?)",
+                (target, f"{target}/", f"{target}0"),
+            ):
+                known[row[1]] = Known(*row)
+        return known
+
+    def _changed_folders(
+        self, connection: apsw.Connection, seen: Scan, targets: Sequence[str]
+    ) -> list[tuple[str, tuple[str, int] | None]]:
+        """Folders whose row differs: (path, (scope, mtime_ns) or None for gone)."""
+        known: dict[str, tuple[str, int, int]] = {}
+        if not targets or "" in targets:
+            rows = connection.execute("SELECT path, scope, mtime_ns, racy FROM folders")
+            known = {path: (scope, mtime, racy) for path, scope, mtime, racy in rows}
+        else:
+            for target in targets:
+                for path, scope, mtime, racy in connection.execute(
+                    "SELECT path, scope, mtime_ns, racy FROM folders"
+                    " WHERE path = ? OR (path >= ? AND path < ?)",
+                    (target, f"{target}/", f"{target}0"),
+                ):
+                    known[path] = (scope, mtime, racy)
+        changed: list[tuple[str, tuple[str, int] | None]] = [
+            (path, value)
+            for path, value in seen.folders.items()
+            if (old := known.get(path)) is None
+            or old[:2] != value
+            or (old[2] and not is_racy(value[1], value[1], seen.started_ns))
+        ]
+        changed.extend(
+            (path, None)
+            for path in known.keys() - seen.folders.keys()
+            if not seen.blinded(path) and path not in seen.blind
+        )
+        return changed
+
+    # -- applying --------------------------------------------------------------------------------
+
+    def _apply(
+        self,
+        plan: Plan,
+        folders: list[tuple[str, tuple[str, int] | None]],
+        seen: Scan,
+        targets: Sequence[str],
+        trusted: frozenset[str],
+        report: SyncReport,
+    ) -> SyncReport:
+        batches = list(_batches(plan)) or [Plan()]
+        for number, batch in enumerate(batches):
+            with self.index.writing() as connection:
+                writer = Writer(connection)
+                clock = Clock(self.clock_ns(), trusted)
+                applier = Applier(
+                    self.root, connection, writer, self.settings, self.count, clock
+                )
+                self._apply_batch(applier, batch, connection)
+                writer.flush()
+                if number == len(batches) - 1:
+                    _save_folders(connection, folders, seen.started_ns)
+            report = replace(
+                report,
+                changed=report.changed + applier.tally.changed_files,
+                added=report.added + writer.added,
+                updated=report.updated + writer.updated,
+                deleted=report.deleted + writer.deleted,
+                problems=report.problems + tuple(applier.tally.problems),
+            )
+        return report
+
+    def _apply_batch(self, applier: Applier, plan: Plan, connection: apsw.Connection) -> None:
+        """Apply one batch, group by group. What is gone is found by reading it: it is not there."""
+        found: dict[tuple[str, str], dict[str, Found]] = defaultdict(dict)
+        for each in plan.read:
+            if each.role is Role.SESSION_CARD:  # first: they say what a session belongs to
+                applier.session_card(each.path, each, self._known_of(connection, each.path))
+            else:
+                found[group_of(each.scope, each.name, each.role.value)][each.path] = each
+        for old in (*plan.gone, *plan.unseen):
+            if old.role == Role.SESSION_CARD.value:
+                applier.session_card(old.path, None, self._known_of(connection, old.path))
+            else:
+                found.setdefault(group_of(old.scope, old.name, old.role), {})
+        for (scope, name), files in found.items():
+            if name:
+                where, bindings = "name = ? AND role = ?", (name, Role.NOTE.value)
+            else:
+                where, bindings = "role IN (?, ?)", (Role.MEMORY.value, Role.CONTENT.value)
+            known = connection.execute(f"{_KNOWN} WHERE scope = ? AND {where}", (scope, *bindings))
+            applier.group(scope, files, [Known(*row) for row in known])
+
+    @staticmethod
+    def _known_of(connection: apsw.Connection, path: str) -> Known | None:
+        row = connection.execute(f"{_KNOWN} WHERE path = ?", (path,)).fetchone()
+        return None if row is None else Known(*row)
+
+    # -- freshness of a recall -------------------------------------------------------------------
+
+    def refresh(self, scopes: Sequence[str] | None, expected: Sequence[str] = ()) -> SyncReport:
+        """Sync what changed in ``scopes`` (None: everything); ``expected`` are scopes that may
+        exist on the disk without being known yet. Costs one stat per known file and folder."""
+        if scopes is None or self.index.made_new:
+            return self.sync(settle=False)
+        with self._healing():
+            targets = self._stale_targets(scopes, expected)
+        return self.sync(targets, settle=False) if targets else SyncReport()
+
+    def _stale_targets(self, scopes: Sequence[str], expected: Sequence[str]) -> list[str]:
+        base = self.root.path
+        targets: list[str] = []
+        with self.index.reading() as connection:
+            names = apsw.carray(tuple(scopes)) if scopes else None
+            files = folders = ()
+            if names is not None:
+                files = connection.execute(
+                    "SELECT path, size, mtime_ns, ctime_ns, inode, racy OR pending <> ''"
+                    " FROM files WHERE scope IN carray(?)",
+                    (names,),
+                ).fetchall()
+                folders = connection.execute(
+                    "SELECT path, mtime_ns, racy FROM folders WHERE scope IN carray(?)", (names,)
+                ).fetchall()
+        known = {path for path, _, _ in folders}
+        for path, mtime_ns, racy in folders:
+            try:
+                current = os.stat(f"{base}/{path}").st_mtime_ns
+            except OSError:
+                current = -1
+            if racy or current != mtime_ns:
+                targets.append(path)
+        for path, size, mtime_ns, ctime_ns, inode, racy in files:
+            try:
+                now = os.stat(f"{base}/{path}")
+                same = (size, mtime_ns, ctime_ns, inode) == (
+                    now.st_size,
+                    now.st_mtime_ns,
+                    now.st_ctime_ns,
+                    now.st_ino,
+                )
+            except OSError:
+                same = False
+            if racy or not same:
+                targets.append(path)
+        for name in expected:
+            targets.extend(
+                folder
+                for folder in _spellings(name)
+                if folder not in known and os.path.isdir(f"{base}/{folder}")
+            )
+        if not targets and not os.path.isdir(base):
+            raise RootError(
+                f"the memory folder {base} is gone", path=base, hint="is the disk mounted?"
+            )
+        if targets and not os.path.isdir(base):
+            return [""]  # the full scan says what is wrong with the root
+        return targets
+
+    # -- rebuild and verify ----------------------------------------------------------------------
+
+    def rebuild(self) -> SyncReport:
+        """Make the whole index anew from the files; readers go on with the old one meanwhile."""
+        started = time.perf_counter()
+        seen = scan(self.root)
+        aside = f"{self.index.path}.new-{os.getpid()}-{time.monotonic_ns():x}"
+        fresh = Index(aside, encoding=self.index.encoding)
+        try:
+            builder = Syncer(
+                self.root, fresh, self.settings, count=self.count, clock_ns=self.clock_ns
+            )
+            plan = _ordered(plan_sync(seen.files, {}, seen.blinded))
+            folders: list[tuple[str, tuple[str, int] | None]] = list(seen.folders.items())
+            report = SyncReport(
+                scanned=plan.scanned,
+                problems=tuple(seen.problems),
+                skipped_links=seen.skipped_links,
+            )
+            _for_bulk(fresh.connection)
+            report = builder._apply(plan, folders, seen, (), frozenset(), report)
+            with fresh.lock:
+                fresh.connection.execute("INSERT INTO memory_fts (memory_fts) VALUES ('optimize')")
+                _fts_hash(fresh.connection, FTS_HASH_BYTES)
+                self._copy_over(fresh.connection)
+        finally:
+            fresh.close()
+            for suffix in ("", "-wal", "-shm"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(aside + suffix)
+        self.index.made_new = False
+        return replace(report, elapsed_ms=(time.perf_counter() - started) * 1000)
+
+    def _copy_over(self, source: apsw.Connection) -> None:
+        with self.index.lock:
+            try:
+                _backup(self.index.connection, source)
+            except sqlite.DAMAGED as error:
+                self.index.start_anew(f"the index was damaged ({error})")
+                _backup(self.index.connection, source)
+            sqlite.truncate_wal(self.index.connection)
+
+    @contextlib.contextmanager
+    def _healing(self) -> Iterator[None]:
+        """A damaged index is set aside; the caller's caller tries once more on a new one."""
+        try:
+            yield
+        except sqlite.DAMAGED as error:
+            with self.index.lock:
+                self.index.start_anew(f"the index was damaged ({error})")
+            raise
+
+    def digest(self, scopes: Iterable[str] | None = None) -> str:
+        """The digest that is kept up to date by the syncs, over ``scopes`` or all."""
+        with self.index.reading() as connection:
+            rows = connection.execute("SELECT name, digest FROM scopes").fetchall()
+        wanted = None if scopes is None else frozenset(scopes)
+        return digest_module.combine(
+            total for name, total in rows if wanted is None or name in wanted
+        )
+
+
+def _for_bulk(connection: apsw.Connection) -> None:
+    """Nobody else sees the database yet, and after a crash it is thrown away: no journal."""
+    connection.execute("PRAGMA journal_mode = OFF")
+    connection.execute("PRAGMA synchronous = OFF")
+    connection.execute("PRAGMA secure_delete = OFF")
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+    connection.execute("PRAGMA cache_size = -131072")
+    _fts_hash(connection, BULK_HASH_BYTES)
+
+
+def _fts_hash(connection: apsw.Connection, size: int) -> None:
+    connection.execute("INSERT INTO memory_fts (memory_fts, rank) VALUES ('hashsize', ?)", (size,))
+
+
+def _backup(target: apsw.Connection, source: apsw.Connection) -> None:
+    deadline = time.monotonic() + sqlite.BUSY_TIMEOUT_MS / 1000
+    with target.backup("main", source, "main") as backup:
+        while not backup.done:
+            try:
+                backup.step(-1)
+            except (apsw.BusyError, apsw.LockedError):
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.005)
+
+
+def _save_folders(
+    connection: apsw.Connection,
+    folders: list[tuple[str, tuple[str, int] | None]],
+    read_ns: int,
+) -> None:
+    for path, value in folders:
+        if value is None:
+            connection.execute("DELETE FROM folders WHERE path = ?", (path,))
+        else:
+            scope, mtime_ns = value
+            connection.execute(
+                "INSERT OR REPLACE INTO folders VALUES (?, ?, ?, ?)",
+                (path, scope, mtime_ns, is_racy(mtime_ns, mtime_ns, read_ns)),
+            )
+
+
+def _batches(plan: Plan) -> Iterator[Plan]:
+    """The plan in pieces of whole scopes, so that no write transaction is very long."""
+    by_scope: dict[str, tuple[list[Found], list[Known], list[Known]]] = {}
+    for each in plan.read:
+        by_scope.setdefault(each.scope, ([], [], []))[0].append(each)
+    for old in plan.gone:
+        by_scope.setdefault(old.scope, ([], [], []))[1].append(old)
+    for old in plan.unseen:
+        by_scope.setdefault(old.scope, ([], [], []))[2].append(old)
+    read: list[Found] = []
+    gone: list[Known] = []
+    unseen: list[Known] = []
+    for scope_read, scope_gone, scope_unseen in by_scope.values():
+        read += scope_read
+        gone += scope_gone
+        unseen += scope_unseen
+        if len(read) + len(gone) + len(unseen) >= BATCH_FILES:
+            yield Plan(tuple(read), tuple(gone), tuple(unseen))
+            read, gone, unseen = [], [], []
+    if read or gone or unseen:
+        yield Plan(tuple(read), tuple(gone), tuple(unseen))
+
+
+def _ordered(plan: Plan) -> Plan:
+    """Cards first, then shared before private, then by scope: the order of the rowids.
+
+    Scopes that are read together get neighbouring numbers, and FTS5 takes rising rowids far faster.
+    """
+    private = {scope: parse_scope(scope).is_private for scope in {x.scope for x in plan.read}}
+    order = sorted(
+        plan.read,
+        key=lambda x: (x.role is not Role.SESSION_CARD, private[x.scope], x.scope, x.path),
+    )
+    return replace(plan, read=tuple(order))
+
+
+def _spellings(scope: str) -> Iterator[str]:
+    """Folders that may hold ``scope``: every layout, and names as macOS writes them."""
+    for folder in layout.folder_names(parse_scope(scope)):
+        yield folder
+        decomposed = unicodedata.normalize("NFD", folder)
+        if decomposed != folder:
+            yield decomposed

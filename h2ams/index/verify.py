@@ -1,0 +1,111 @@
+"""Does the index equal what a rebuild would give? (Derived, read-only)
+
+The digest that a rebuild would have is computed from the files, without building anything; the one
+of the index from its rows as they are now, not from the sums that the syncs keep. FTS5's own
+integrity check compares the full-text index with the stored text. Files that are half-written or
+unreadable at the moment keep their last good rows, marked stale: they are outside both digests.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import apsw
+
+from h2ams.errors import StoreError
+from h2ams.files import Root
+from h2ams.index import digest
+from h2ams.index.apply import GroupFile, group_of, parse_file, unite, wanted_items
+from h2ams.index.rows import Maker
+from h2ams.index.scan import Found, scan
+from h2ams.index.schema import Index
+from h2ams.memory.layout import Role
+from h2ams.memory.scope import parse_scope
+from h2ams.memory.segment import Problem
+from h2ams.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """``ok`` means: both digests are equal and the database is sound."""
+
+    ok: bool
+    digest: str
+    rebuild_digest: str
+    problems: tuple[Problem, ...] = ()
+
+
+def verify(root: Root, index: Index, settings: Settings) -> Verification:
+    """Compare the index with the files. Reads everything, writes nothing."""
+    with index.writing() as connection:  # FTS5's check is an INSERT: it needs the write lock
+        problems = _database_problems(connection)
+    with index.reading() as connection:
+        found = _index_digest(connection)
+        if found != digest.combine(t for (t,) in connection.execute("SELECT digest FROM scopes")):
+            problems.append(Problem("index-sums", "the kept sums differ from the rows", 0))
+        pending = {
+            path for (path,) in connection.execute("SELECT path FROM files WHERE pending <> ''")
+        }
+        stale = _stale_digest(connection)
+    expected = _files_digest(root, settings, pending)
+    live = digest.combine((digest.add(found, minus=(stale,)),))
+    if live != expected:
+        problems.append(
+            Problem("index-differs", "the index is not what a rebuild would give", 0, fixable=True)
+        )
+    return Verification(not problems, live, expected, tuple(problems))
+
+
+def _database_problems(connection: apsw.Connection) -> list[Problem]:
+    problems = []
+    for (text,) in connection.execute("PRAGMA quick_check(5)").fetchall():
+        if text != "ok":
+            problems.append(Problem("index-damaged", str(text), 0, fixable=True))
+    try:
+        connection.execute("INSERT INTO memory_fts (memory_fts, rank) VALUES ('integrity-check', 1)")
+    except apsw.Error as error:
+        problems.append(Problem("index-damaged", f"full-text index: {error}", 0, fixable=True))
+    return problems
+
+
+def _row_digests(connection: apsw.Connection, where: str) -> list[str]:
+    rows = connection.execute(
+        "SELECT s.name, m.id, m.words, m.forms, m.labels, m.sources FROM memory_segments m"
+        f" JOIN scopes s ON s.no = m.scope {where}"
+    )
+    return [digest.row_digest(*row) for row in rows]
+
+
+def _index_digest(connection: apsw.Connection) -> str:
+    return digest.combine((digest.add("0", _row_digests(connection, "")),))
+
+
+def _stale_digest(connection: apsw.Connection) -> str:
+    return digest.add("0", _row_digests(connection, "WHERE m.stale"))
+
+
+def _files_digest(root: Root, settings: Settings, pending: set[str]) -> str:
+    groups: dict[tuple[str, str], list[Found]] = defaultdict(list)
+    for found in scan(root).files.values():
+        if found.role is not Role.SESSION_CARD:
+            groups[group_of(found.scope, found.name, found.role.value)].append(found)
+    total = "0"
+    for (scope, _), members in groups.items():
+        maker = Maker(parse_scope(scope), settings, lambda _text: 0)
+        files = []
+        for found in sorted(members, key=lambda each: (each.layout, each.path)):
+            if found.path in pending:
+                continue
+            try:
+                state = root.read(found.path)
+            except StoreError:
+                continue
+            files.append(GroupFile(found.path, found, None, state))
+        for file in files:
+            parse_file(file, maker)
+        unite(files, maker)
+        wanted = wanted_items(files, list(range(len(files))))
+        total = digest.add(total, (item.build(id).row_digest for id, (_, item) in wanted.items()))
+    return digest.combine((total,))
+

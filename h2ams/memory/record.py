@@ -1,0 +1,82 @@
+"""One indexed segment, as every reader sees it (Pure).
+
+A ``Record`` is what the index gives back: values of the segment plus where it stands. The engine,
+the active set and the surfaces pass it around; nothing below ``index`` knows it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One segment or note section with its place.
+
+    ``scope`` is canonical (``sessions/s1``), ``id`` unique within it, ``address`` is
+    ``scope#id``. ``created_at`` and ``updated_at`` are ISO 8601 in UTC or ``None`` (undated).
+    ``path`` is relative to the root with ``/``; ``line`` is 1-based and names the header's first
+    line (the body's where there is no header). ``tokens`` counts the body. ``digest`` is the
+    SHA-256 hex of the segment's own bytes in the file: the ``expect`` of a write.
+    ``source_session`` is set only where the record came through a related session.
+    """
+
+    scope: str
+    id: str
+    kind: str
+    tags: tuple[str, ...]
+    body: str
+    heading: str
+    created_at: str | None
+    updated_at: str | None
+    source_messages: tuple[str, ...]
+    path: str
+    line: int
+    tokens: int
+    digest: str = ""
+    is_note: bool = False
+    stale: bool = False
+    over_limit: bool = False
+    source_session: str | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{self.scope}#{self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One ranked match. ``score`` is higher-is-better and equals the sum of ``terms``."""
+
+    record: Record
+    score: float
+    terms: dict[str, float] = field(default_factory=dict)
+    matched: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Degraded:
+    """Something works less well than it should. ``code`` is stable, ``message`` is for people."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """What a recall gives: ``hits`` best first, and how they were found.
+
+    ``keywords`` are what was looked up; ``dropped_terms`` the commonest words of a very long query
+    that were not. ``relaxed`` tells that the strict reading found nothing. ``below_gate`` are
+    addresses that a single common word matched in a broad scope. Times in milliseconds.
+    """
+
+    query: str
+    keywords: tuple[str, ...] = ()
+    relaxed: bool = False
+    hits: tuple[Hit, ...] = ()
+    searched_scopes: tuple[str, ...] = ()
+    elapsed_ms: float = 0.0
+    degraded: tuple[Degraded, ...] = ()
+    dropped_terms: tuple[str, ...] = ()
+    below_gate: tuple[str, ...] = ()

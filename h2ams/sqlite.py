@@ -1,0 +1,130 @@
+"""Opening a SQLite database the way the engine needs it (apsw, which brings its own SQLite).
+
+WAL, so that one writer never blocks readers; the busy time-out is set before anything that may
+lock; deleted content is overwritten; files are the owner's alone. The WAL file is never deleted on
+close: a database that was set aside while another process had it open would otherwise take the
+newcomer's WAL file with it, since SQLite deletes it by name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+import apsw
+
+from h2ams.errors import IndexFaultError
+
+BUSY_TIMEOUT_MS = 15_000
+CACHE_KIB = 32 * 1024
+MMAP_BYTES = 8 << 30  # an upper bound; SQLite maps no more than the file holds
+
+# What SQLite raises when the bytes are not a sound database: the reason to start anew.
+DAMAGED = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
+
+
+def connect(path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> apsw.Connection:
+    """Open or create the database at ``path`` (absolute) for reading and writing.
+
+    Raises ``IndexFaultError`` where the file cannot be opened at all, one of ``DAMAGED`` where it
+    is not a sound database.
+    """
+    try:
+        # Created here so that the mode is right from the first byte on; -wal and -shm inherit it.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        connection = apsw.Connection(path)
+    except OSError as error:
+        raise _fault(path, error.strerror or str(error)) from error
+    except apsw.CantOpenError as error:
+        raise _fault(path, str(error)) from error
+    try:
+        connection.set_busy_timeout(busy_timeout_ms)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA secure_delete = ON")
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        connection.execute(f"PRAGMA mmap_size = {MMAP_BYTES}")
+        connection.execute("PRAGMA journal_size_limit = 0")
+        _keep_wal(connection)
+        # The first read opens the WAL by name: do it now, not after a swap of the file.
+        connection.execute("SELECT count(*) FROM sqlite_schema").get
+    except apsw.ReadOnlyError as error:
+        connection.close()
+        raise _fault(path, str(error)) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _fault(path: str, reason: str) -> IndexFaultError:
+    return IndexFaultError(
+        f"cannot open the index {path}: {reason}",
+        path=path,
+        hint="set H2AMS_STATE_DIR to a folder that can be written",
+    )
+
+
+def _keep_wal(connection: apsw.Connection) -> None:
+    import ctypes
+
+    keep = ctypes.c_int(1)
+    connection.file_control("main", apsw.SQLITE_FCNTL_PERSIST_WAL, ctypes.addressof(keep))
+
+
+@contextlib.contextmanager
+def immediate(connection: apsw.Connection) -> Iterator[None]:
+    """A write transaction that takes the lock at once: it can never fail half-way with *busy*."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        # A damaged database may have rolled back by itself.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+@contextlib.contextmanager
+def snapshot(connection: apsw.Connection) -> Iterator[None]:
+    """A read transaction: all statements inside see one state of the database."""
+    if connection.in_transaction:
+        yield
+        return
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def truncate_wal(connection: apsw.Connection) -> bool:
+    """Write the whole WAL back and empty it; False when a reader still holds it."""
+    busy, _, _ = next(iter(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")))
+    return not busy
+
+
+def set_aside(path: str) -> str:
+    """Move the database at ``path`` out of the way (one copy is kept) and return its new path."""
+    aside = path + ".aside"
+    for suffix in ("-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path + suffix)
+    with contextlib.suppress(FileNotFoundError):
+        os.replace(path, aside)
+    return aside
+
+
+def scrub(connection: apsw.Connection, path: str) -> bool:
+    """Take every trace of deleted rows out of the files; False where a reader still holds some.
+
+    Deleted rows are overwritten as they are deleted (``secure_delete``, and FTS5's own option);
+    what is left is the WAL and a database that was set aside.
+    """
+    for suffix in (".aside", ".aside-wal", ".aside-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path + suffix)
+    return truncate_wal(connection)

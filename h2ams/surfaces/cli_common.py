@@ -1,0 +1,149 @@
+"""What every command gets: its arguments, its output, the engine, the access.
+
+Strategy: nothing of the engine is imported before a command asks for it, so ``--help`` and usage
+errors cost one argument parser.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from h2ams.errors import AccessError, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterable, Sequence
+
+    from h2ams.engine import Memory
+    from h2ams.memory.access import Access
+    from h2ams.surfaces.cli_parser import CommandParser
+    from h2ams.surfaces.output import Output
+
+    Opener = Callable[..., Memory]
+
+DONE = 0
+PROBLEMS = 1  # something was found to be wrong, failed in part, or is not there
+
+
+class Call:
+    """One call of one command. ``args`` holds what the parser of that command produced."""
+
+    def __init__(
+        self, args: argparse.Namespace, output: Output, *, opener: Opener | None = None
+    ) -> None:
+        self.args: Any = args
+        self.output = output
+        self._opener = opener
+
+    def open(self, root: str | None = None, *, create: bool = False) -> Memory:
+        """The memory of this call; ``root`` in place of ``--root`` where a command names it."""
+        opener = self._opener
+        if opener is None:
+            from h2ams.engine import Memory
+
+            opener = Memory.open
+        root = self.args.root if root is None else root
+        return opener(root, create=create, overrides=self.flags())
+
+    def flags(self) -> dict[str, str]:
+        """Settings given as ``--set NAME=VALUE``."""
+        flags: dict[str, str] = {}
+        for each in self.args.set:
+            name, equals, value = each.partition("=")
+            if not equals:
+                raise UsageError(f"--set {each}: no value", hint="--set NAME=VALUE")
+            flags[name.strip().replace("-", "_")] = value.strip()
+        return flags
+
+    def access(self) -> Access | None:
+        """The access that the flags describe; ``None``, the owner, without any."""
+        args = self.args
+        names = (args.session, args.chat, args.vp, args.agent, args.user)
+        if all(each is None for each in names) and not (args.related or args.also):
+            return None
+        from h2ams.memory.access import Access
+
+        return Access(
+            session=args.session,
+            chat=args.chat,
+            vp=args.vp,
+            agent=args.agent,
+            user=False if args.user == "no" else args.user,
+            related_sessions=tuple(split_commas(args.related)),
+            scopes=tuple(split_commas(args.also)),
+        )
+
+    def owner_only(self, what: str) -> None:
+        """Refuse a command that an access other than the owner's must not run."""
+        if self.access() is not None:
+            raise AccessError(f"{what} is for the owner only", hint="leave out the access flags")
+
+    def text(self, word: str, what: str) -> str:
+        """The text that ``word`` gives: itself, or all of standard input for ``-``."""
+        if word == "-":
+            return read_stdin(what)
+        return checked_text(word, what)
+
+
+def checked_text(word: str, what: str) -> str:
+    """``word``, if it came as valid text: bytes that are no UTF-8 arrive as lone surrogates."""
+    try:
+        word.encode("utf-8")
+    except UnicodeEncodeError:
+        raise UsageError(f"{what} is not valid UTF-8", hint="give it in UTF-8") from None
+    return word
+
+
+def read_stdin(what: str) -> str:
+    """All of standard input as UTF-8, a byte order mark left out."""
+    binary = getattr(sys.stdin, "buffer", None)
+    if binary is None:  # replaced by an embedding program or a test
+        return checked_text(sys.stdin.read(), what)
+    data: bytes = binary.read()
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{what} from standard input is not UTF-8 (byte {error.start})", hint="give it in UTF-8"
+        ) from None
+
+
+def split_commas(values: Iterable[str]) -> list[str]:
+    """The parts of all ``values``; for names that cannot hold a comma."""
+    return [part.strip() for value in values for part in value.split(",") if part.strip()]
+
+
+def add_query(parser: CommandParser) -> None:
+    """The positional query of ``recall`` and ``context``: several words are one query."""
+    parser.positional(
+        "query", metavar="QUERY", nargs="+", help="words, in any language; - reads standard input"
+    )
+
+
+def query_text(call: Call) -> str:
+    words: Sequence[str] = call.args.query
+    return call.text(" ".join(words), "the query").strip("\r\n")
+
+
+def add_dry_run(parser: CommandParser) -> None:
+    """``--dry-run``."""
+    parser.option(
+        "--dry-run", action="store_true", help="show the change as a unified diff, write nothing"
+    )
+
+
+def add_force(parser: CommandParser) -> None:
+    """``--force``: write to a file with bytes that are not UTF-8."""
+    parser.option(
+        "--force", action="store_true", help="also in a file that is not UTF-8; its bytes are kept"
+    )
+
+
+def add_expect(parser: CommandParser, what: str) -> None:
+    """``--expect``: the digest that ``show`` prints."""
+    parser.option(
+        "--expect",
+        metavar="SHA256",
+        help=f"write only if {what} still has this digest (h2ams show)",
+    )
