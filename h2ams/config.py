@@ -2,8 +2,8 @@
 
 Root: flag, ``H2AMS_ROOT``, the nearest folder upward with ``.h2ams/``, ``scopes/`` here, the
 platform's data folder. Settings: flag, ``H2AMS_<NAME>``, ``<root>/.h2ams/config.toml``, the user's
-``config.toml``, default. A configuration file holds settings (numbers and names) only: a folder that
-came from elsewhere cannot bring commands, keys or addresses with it.
+``config.toml``, default. A configuration file holds settings (numbers and names) only: a folder
+that came from elsewhere cannot bring commands, keys or addresses with it.
 """
 
 from __future__ import annotations

@@ -18,14 +18,15 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from h2ams import config, sqlite
 from h2ams.errors import AccessError, NotFoundError, UsageError
 from h2ams.files import Root
+from h2ams.index.guard import Guard
 from h2ams.index.read import Reader
 from h2ams.index.rows import day_of
-from h2ams.index.schema import Index
 from h2ams.index.scan import scope_of_path
+from h2ams.index.schema import Index
 from h2ams.index.search import Filters, Searcher
 from h2ams.index.sync import Syncer, SyncReport
 from h2ams.memory.access import Access, Gate
-from h2ams.memory.record import Degraded, Recall, Record
+from h2ams.memory.record import Degraded, Hit, Recall, Record
 from h2ams.memory.scope import Scope, parse_address, parse_scope
 from h2ams.memory.values import check_kind, parse_time
 from h2ams.settings import Settings
@@ -33,8 +34,6 @@ from h2ams.text.words import parse_query
 from h2ams.tokens import TokenCounter, counter
 
 if TYPE_CHECKING:
-    import apsw
-
     from h2ams.active.block import MemoryBlock
     from h2ams.active.turn import Turn
     from h2ams.index.verify import Verification
@@ -47,14 +46,15 @@ MOST_HITS = 1_000  # a recall gives no more, whatever is asked for
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-_Method = Callable[Concatenate["Memory", _P], _T]
 
 
-def _healing(method: _Method[_P, _T]) -> _Method[_P, _T]:
+def _healing(
+    method: Callable[Concatenate[Memory, _P], _T],
+) -> Callable[Concatenate[Memory, _P], _T]:
     """Run the call once more on a new index where the old one turned out to be damaged."""
 
     @functools.wraps(method)
-    def run(self: Memory, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    def run(self: Memory, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         try:
             return method(self, *args, **kwargs)
         except sqlite.DAMAGED as error:
@@ -90,6 +90,7 @@ class Memory:
         self._counter: TokenCounter | None = None
         self._index = Index(root.state_path(INDEX_FILE), encoding=settings.encoding)
         self._syncer = Syncer(root, self._index, settings, count=self._count)
+        self._guard = Guard(self._index, self._syncer)
 
     # -- opening and closing ---------------------------------------------------------------------
 
@@ -176,7 +177,7 @@ class Memory:
         )
         parsed = parse_query(query, max_chars=self.settings.query_chars)
         with self._index.lock:
-            gate, stale = self._fresh(access)
+            gate, stale = self._guard.fresh(access)
             with self._index.reading() as connection:
                 searcher = Searcher(connection, gate, self.settings, today=self._today())
                 found = searcher.search(
@@ -230,12 +231,15 @@ class Memory:
         """The segment at ``address`` (``scope#id``); ``NotFoundError`` where there is none."""
         scope, id = parse_address(address)
         with self._index.lock:
-            gate, _ = self._fresh(access)
+            gate, _ = self._guard.fresh(access)
             scope = self._canonical(scope, gate)
             with self._index.reading() as connection:
                 record = Reader(connection, gate).get(scope, id)
         if record is None and gate.may_read(scope):
-            record = self._archived_record(scope, id)
+            from h2ams.upkeep.archive import archived_records
+
+            retired = archived_records(self.store, [scope], self._count)
+            record = next((each for each in retired if each.id == id), None)
         if record is None:
             raise NotFoundError(f"there is no {address}", hint="h2ams list shows what there is")
         return record
@@ -250,7 +254,7 @@ class Memory:
     ) -> tuple[Record, ...]:
         """All segments of ``scope`` (None: of all scopes) in the order of their files."""
         with self._index.lock:
-            gate, _ = self._fresh(access)
+            gate, _ = self._guard.fresh(access)
             one = None if scope is None else self._canonical(parse_scope(scope), gate)
             with self._index.reading() as connection:
                 reader = Reader(connection, gate)
@@ -266,7 +270,7 @@ class Memory:
     def sources(self, message_id: str, *, access: Access | None = None) -> tuple[Record, ...]:
         """The segments that cite the source message ``message_id``."""
         with self._index.lock:
-            gate, _ = self._fresh(access)
+            gate, _ = self._guard.fresh(access)
             with self._index.reading() as connection:
                 return Reader(connection, gate).sources(message_id)
 
@@ -289,8 +293,7 @@ class Memory:
         Secrets and ``<private>`` parts are replaced before anything is written. ``expect`` is the
         SHA-256 of the whole file as seen before, or ``""`` for a file that must not exist.
         """
-        target = parse_scope(scope)
-        self._gate_now(access).check_write(target)
+        target = self._writable(parse_scope(scope), access)
         result = self.store.add(
             target,
             body,
@@ -393,13 +396,11 @@ class Memory:
         from h2ams.upkeep.status import status
 
         with self._index.lock:
-            gate, stale = self._fresh(access)
+            gate, stale = self._guard.fresh(access)
             folder = self._syncer.folder_problems if access is None else ()
             with self._index.reading() as connection:
                 degraded = (*self._degraded(), *stale)
-                return status(
-                    self._root, connection, gate, self._index.path, degraded, folder
-                )
+                return status(self._root, connection, gate, self._index.path, degraded, folder)
 
     @_healing
     def doctor(
@@ -458,11 +459,11 @@ class Memory:
                 self._counter = counter(self.settings.encoding)
             return self._counter
 
-    def _turn(self, connection: apsw.Connection, access: Access | None) -> Turn:
+    def _turn(self, connection: sqlite.Connection, access: Access | None) -> Turn:
         from h2ams.active.registry import Registry
         from h2ams.active.turn import Turn
 
-        gate = self._gate(connection, access)
+        gate = self._guard.gate(connection, access)
         return Turn(
             Registry(self._root),
             self.store,
@@ -483,8 +484,8 @@ class Memory:
     def _date(self) -> str:
         return self._now().astimezone(UTC).date().isoformat()
 
-    def _degraded(self) -> list[Degraded]:
-        return [*self._notes, *(Degraded(code, text) for code, text in self._index.notes)]
+    def _degraded(self) -> tuple[Degraded, ...]:
+        return (*self._notes, *(Degraded(code, text) for code, text in self._index.notes))
 
     @staticmethod
     def _owner_only(access: Access | None, what: str) -> None:
@@ -494,41 +495,16 @@ class Memory:
                 hint="leave the access flags out",
             )
 
-    def _relative(self, paths: Iterable[str]) -> list[str]:
+    def _relative(self, paths: Iterable[str]) -> tuple[str, ...]:
         """Paths as the syncer takes them: relative to the root; absolute ones must lie inside."""
         found = []
         for path in paths:
             if os.path.isabs(path):
                 path = os.path.relpath(os.path.realpath(path), self._root.path)
             found.append(os.path.normpath(path).replace(os.sep, "/"))
-        return ["" if path == "." else path for path in found]
+        return tuple("" if path == "." else path for path in found)
 
     # -- access and freshness --------------------------------------------------------------------
-
-    def _gate(self, connection: apsw.Connection, access: Access | None) -> Gate:
-        from h2ams.index.read import session_agents
-
-        if access is None or not access.related_sessions:
-            return Gate(access)
-        return Gate(access, session_agents(connection, access))
-
-    def _gate_now(self, access: Access | None) -> Gate:
-        return Gate(access)
-
-    def _fresh(self, access: Access | None) -> tuple[Gate, list[Degraded]]:
-        """The gate of ``access`` after its scopes were checked for changes on the disk."""
-        with self._index.reading() as connection:
-            gate = self._gate(connection, access)
-            names = None if gate.is_owner else Reader(connection, gate).tracked_scopes(access)
-        expected = [scope.text for scope in gate.own_scopes()] if access is not None else []
-        report = self._syncer.refresh(names, expected)
-        if report.changed and access is not None and access.related_sessions:
-            with self._index.reading() as connection:
-                gate = self._gate(connection, access)
-        problems = [each for each in report.problems if each.code == "unreadable"]
-        if access is not None:
-            return gate, []
-        return gate, [Degraded("unreadable", f"{each.path}: {each.message}") for each in problems]
 
     def _canonical(self, scope: Scope, gate: Gate) -> Scope:
         """``scope`` with topic redirects followed, where the access may read both ends."""
@@ -539,16 +515,15 @@ class Memory:
 
     def _for_writing(self, address: str, access: Access | None) -> tuple[Scope, str]:
         scope, id = parse_address(address)
-        self._gate_now(access).check_write(scope)
-        return scope, id
+        return self._writable(scope, access), id
 
-    def _archived_record(self, scope: Scope, id: str) -> Record | None:
-        from h2ams.upkeep.archive import archived_records
-
-        for record in archived_records(self.store, [scope], self._count):
-            if record.id == id:
-                return record
-        return None
+    def _writable(self, scope: Scope, access: Access | None) -> Scope:
+        """``scope``, if ``access`` may write there and where its redirects lead."""
+        gate = Gate(access)
+        gate.check_write(scope)
+        if scope.topic and access is not None:
+            gate.check_write(self.store.canonical(scope))
+        return scope
 
     def _written(self, result: WriteResult, dry_run: bool) -> WriteResult:
         """Sync the file that was just written, so that the next recall sees it at no cost."""
@@ -573,8 +548,10 @@ def _moment(text: str | None, name: str) -> str | None:
     return iso
 
 
-def _within(hits: Sequence[object], budget: int) -> tuple[object, ...]:
-    kept, used = [], 0
+def _within(hits: Sequence[Hit], budget: int) -> tuple[Hit, ...]:
+    """The best hits whose bodies fit into ``budget`` tokens; a smaller later one may still fit."""
+    kept: list[Hit] = []
+    used = 0
     for hit in hits:
         if used + hit.record.tokens <= budget:
             kept.append(hit)

@@ -88,7 +88,7 @@ DEFAULTS = Settings()
 
 
 def parse_setting(name: str, text: str) -> int | float | str:
-    """The typed value of setting ``name`` written as ``text``; ``ConfigError`` says what is wrong."""
+    """The typed value of setting ``name`` written as ``text``; ``ConfigError`` where it is none."""
     default = getattr(DEFAULTS, name, None) if name in setting_names() else None
     if default is None:
         raise ConfigError(f"unknown setting {name!r}", hint="h2ams config lists them all")

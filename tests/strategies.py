@@ -81,7 +81,9 @@ def ids() -> st.SearchStrategy[str]:
     """Ids as people and engines write them, empty ones too."""
     return st.one_of(
         st.just(""),
-        st.sampled_from(("seg_3f0c9a1be27d5a64", "a1", "null", "~", "no", "1.10", "007", "-", "#x")),
+        st.sampled_from(
+            ("seg_3f0c9a1be27d5a64", "a1", "null", "~", "no", "1.10", "007", "-", "#x")
+        ),
         st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp")), max_size=12),
     )
 
@@ -99,9 +101,9 @@ def source_ids() -> st.SearchStrategy[tuple[str, ...]]:
     """Lists of message ids."""
     name = st.one_of(
         st.sampled_from(("m_142", "7b0d-uuid", "42", "null", "-", "夜间")),
-        st.text(
-            st.characters(exclude_categories=("Cs", "C", "Z")), min_size=1, max_size=10
-        ).filter(lambda text: not text.startswith("{") and text.strip() == text),
+        st.text(st.characters(exclude_categories=("Cs", "C", "Z")), min_size=1, max_size=10).filter(
+            lambda text: not text.startswith("{") and text.strip() == text
+        ),
     )
     return st.lists(name, max_size=4).map(tuple)
 
@@ -127,7 +129,9 @@ def segments() -> st.SearchStrategy[Segment]:
         Segment,
         body=bodies(),
         id=ids(),
-        scope=st.sampled_from(("", "user", "sessions/s1/vp/alice", "sessions/会话.一", "~", "x: y")),
+        scope=st.sampled_from(
+            ("", "user", "sessions/s1/vp/alice", "sessions/会话.一", "~", "x: y")
+        ),
         kind=st.sampled_from(KINDS),
         tags=tags(),
         source_messages=source_ids(),
@@ -177,7 +181,9 @@ _HEADER_LINES = (
 @st.composite
 def headers(draw: st.DrawFn) -> str:
     """The lines between two rules of a header that somebody wrote, good or bad."""
-    return "".join(line + "\n" for line in draw(st.lists(st.sampled_from(_HEADER_LINES), max_size=7)))
+    return "".join(
+        line + "\n" for line in draw(st.lists(st.sampled_from(_HEADER_LINES), max_size=7))
+    )
 
 
 @st.composite

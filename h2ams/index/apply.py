@@ -1,8 +1,9 @@
 """Applying a plan to the database: read, parse, write only the segments that differ (Derived).
 
-The unit of work is a *group*: all segment files of one scope, or all notes with one name in it (more
-than one only where several layouts or spellings hold the scope). Files of a group share their ids. A group is read inside the write transaction, so that what is written is never older
-than what another process wrote before.
+The unit of work is a *group*: all segment files of one scope, or all notes with one name in it
+(more than one only where several layouts or spellings hold the scope). Files of a group share their
+ids. A group is read inside the write transaction, so that what is written is never older than what
+another process wrote before.
 """
 
 from __future__ import annotations
@@ -10,15 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-import apsw
-
+from h2ams import sqlite
 from h2ams.errors import StoreError
 from h2ams.files import FileState, Root
 from h2ams.index import schema
 from h2ams.index.plan import Known
+from h2ams.index.row_writer import Writer
 from h2ams.index.rows import Item, Maker
 from h2ams.index.scan import Found, is_racy
-from h2ams.index.row_writer import Writer
 from h2ams.memory import card, note, segment
 from h2ams.memory.layout import Role
 from h2ams.memory.legacy import union
@@ -71,7 +71,7 @@ class Applier:
     def __init__(
         self,
         root: Root,
-        connection: apsw.Connection,
+        connection: sqlite.Connection,
         writer: Writer,
         settings: Settings,
         count: Callable[[str], int],
@@ -97,7 +97,8 @@ class Applier:
         """``session.md``: who runs the session. It holds no segments."""
         file = GroupFile(path, found, known)
         self._read(file)
-        session = parse_scope((found or known).scope).session if found or known else None
+        place = found or known
+        session = None if place is None else parse_scope(place.scope).session
         if file.keep or session is None:
             return
         if file.state is None:
@@ -105,7 +106,8 @@ class Applier:
             self._forget_file(file)
             return
         self.tally.changed_files += 1
-        values, file.problems = card.parse_card(file.state.data, path)
+        values, problems = card.parse_card(file.state.data, path)
+        file.problems.extend(problems)
         self.connection.execute(
             "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?)",
             (session, values.agent, values.project, values.workspace, values.title),
@@ -211,13 +213,13 @@ class Applier:
     def _had_good_rows(self, known: Known, codes: set[str]) -> bool:
         old = {
             code
-            for (code,) in self.connection.execute(
-                "SELECT code FROM problems WHERE file = ?", (known.no,)
+            for (code,) in sqlite.rows(
+                self.connection, "SELECT code FROM problems WHERE file = ?", (known.no,)
             )
         }
-        has_rows = self.connection.execute(
-            "SELECT 1 FROM memory_segments WHERE file = ? LIMIT 1", (known.no,)
-        ).get
+        has_rows = sqlite.value(
+            self.connection, "SELECT 1 FROM memory_segments WHERE file = ? LIMIT 1", (known.no,)
+        )
         return bool(has_rows) and (bool(known.pending) or not codes <= old)
 
     # -- writing ---------------------------------------------------------------------------------
@@ -227,7 +229,8 @@ class Applier:
         kept = {number for number, file in zip(numbers, files, strict=True) if file.keep}
         existing: dict[str, tuple[int, int, str, int, int, int]] = {}
         for number in numbers:
-            for rowid, id, digest, line, last, stale in self.connection.execute(
+            for rowid, id, digest, line, last, stale in sqlite.rows(
+                self.connection,
                 "SELECT rowid, id, digest, line, last_line, stale FROM memory_segments"
                 " WHERE file = ?",
                 (number,),
@@ -270,9 +273,9 @@ class Applier:
     def _project(self, scope: Scope) -> str:
         if scope.session is None:
             return ""
-        found = self.connection.execute(
-            "SELECT project FROM sessions WHERE id = ?", (scope.session,)
-        ).get
+        found = sqlite.value(
+            self.connection, "SELECT project FROM sessions WHERE id = ?", (scope.session,)
+        )
         return found or ""
 
     # -- the table of files ----------------------------------------------------------------------
@@ -309,14 +312,14 @@ class Applier:
         if known is not None:
             file.no = known.no
             self.connection.execute(
-                "UPDATE files SET scope=?, name=?, role=?, layout=?, size=?, mtime_ns=?, ctime_ns=?,"
-                " inode=?, racy=?, digest=?, pending=?, pending_ns=? WHERE no = ?",
+                "UPDATE files SET scope=?, name=?, role=?, layout=?, size=?, mtime_ns=?,"
+                " ctime_ns=?, inode=?, racy=?, digest=?, pending=?, pending_ns=? WHERE no = ?",
                 (*values, known.no),
             )
         else:
             self.connection.execute(
-                "INSERT INTO files (path, scope, name, role, layout, size, mtime_ns, ctime_ns, inode,"
-                " racy, digest, pending, pending_ns) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
+                "INSERT INTO files (path, scope, name, role, layout, size, mtime_ns, ctime_ns,"
+                " inode, racy, digest, pending, pending_ns) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
                 (file.path, *values),
             )
             file.no = self.connection.last_insert_rowid()
@@ -390,7 +393,9 @@ def parse_file(file: GroupFile, maker: Maker) -> None:
         return
     if role is Role.NOTE:
         place = file.found or _known(file)
-        sections, problems = note.parse_note(file.state.data, name=place.name, settings=maker.settings)
+        sections, problems = note.parse_note(
+            file.state.data, name=place.name, settings=maker.settings
+        )
         file.items = maker.note_items(sections)
     else:
         file.document = segment.parse(file.state.data, settings=maker.settings)

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import bisect
 import json
-from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import apsw
-
+from h2ams import sqlite
 from h2ams.index import schema
 from h2ams.memory.access import Gate
 from h2ams.memory.scope import parse_scope
@@ -41,10 +39,10 @@ class Area:
         return self.words / self.segments if self.segments else 1.0
 
 
-def area_of(connection: apsw.Connection, gate: Gate, only: Sequence[str] | None = None) -> Area:
+def area_of(connection: sqlite.Connection, gate: Gate, only: Sequence[str] | None = None) -> Area:
     """The scopes that ``gate`` may read, narrowed to the names in ``only`` where given."""
     if gate.is_owner and only is None:
-        rows = connection.execute("SELECT name, segments, words FROM scopes ORDER BY no").fetchall()
+        rows = sqlite.rows(connection, "SELECT name, segments, words FROM scopes ORDER BY no")
         ranges = ((0, (1 << 63) - 1),) if rows else ()
         return Area(
             tuple(name for name, _, _ in rows),
@@ -62,7 +60,7 @@ def area_of(connection: apsw.Connection, gate: Gate, only: Sequence[str] | None 
 
 
 def _authorised(
-    connection: apsw.Connection, gate: Gate, only: Sequence[str] | None
+    connection: sqlite.Connection, gate: Gate, only: Sequence[str] | None
 ) -> list[tuple[int, str, int, int]]:
     columns = "SELECT no, name, segments, words FROM scopes"
     if only is not None:
@@ -71,18 +69,19 @@ def _authorised(
         names = [scope.text for scope in gate.own_scopes()]
     rows = []
     if names:
-        rows = connection.execute(
-            f"{columns} WHERE name IN carray(?)", (apsw.carray(tuple(names)),)
-        ).fetchall()
+        where = f"{columns} WHERE name IN carray(?)"
+        rows = sqlite.rows(connection, where, (sqlite.texts(names),))
     if only is None:
         for prefix in gate.families():
-            rows += connection.execute(
-                f"{columns} WHERE name >= ? AND name < ?", (prefix, prefix[:-1] + chr(ord("/") + 1))
-            ).fetchall()
+            rows += sqlite.rows(
+                connection,
+                f"{columns} WHERE name >= ? AND name < ?",
+                (prefix, prefix[:-1] + chr(ord("/") + 1)),
+            )
     return sorted({row for row in rows if gate.may_read(parse_scope(row[1]))})
 
 
-def _coalesce(connection: apsw.Connection, numbers: list[int]) -> tuple[tuple[int, int], ...]:
+def _coalesce(connection: sqlite.Connection, numbers: list[int]) -> tuple[tuple[int, int], ...]:
     """Ranges over ``numbers`` (rising), joined wherever no foreign scope lies between them."""
     ranges: list[tuple[int, int]] = []
     previous = None
@@ -99,10 +98,10 @@ def _coalesce(connection: apsw.Connection, numbers: list[int]) -> tuple[tuple[in
     return tuple(ranges)
 
 
-def _nothing_between(connection: apsw.Connection, low: int, high: int) -> bool:
-    return not connection.execute(
-        "SELECT EXISTS (SELECT 1 FROM scopes WHERE no > ? AND no < ?)", (low, high)
-    ).get
+def _nothing_between(connection: sqlite.Connection, low: int, high: int) -> bool:
+    return not sqlite.value(
+        connection, "SELECT EXISTS (SELECT 1 FROM scopes WHERE no > ? AND no < ?)", (low, high)
+    )
 
 
 def match_of(term: Term) -> str:
@@ -118,18 +117,19 @@ def match_of(term: Term) -> str:
 class Lookup:
     """Look-ups inside one area, in one read transaction."""
 
-    def __init__(self, connection: apsw.Connection, area: Area) -> None:
+    def __init__(self, connection: sqlite.Connection, area: Area) -> None:
         self.connection = connection
         self.area = area
         self._lows = [low for low, _ in area.ranges]
 
     @cached_property
     def _source(self) -> tuple[str, tuple[object, ...]]:
-        """``FROM`` clause that yields the rows of ``memory_fts`` in the ranges, and its bindings."""
+        """``FROM`` clause that gives the rows of ``memory_fts`` in the ranges, and its bindings."""
         ranges = self.area.ranges
         if len(ranges) <= _VALUES_LIMIT:
             values = ",".join(f"({low},{high})" for low, high in ranges)
-            table, bindings = f"(SELECT column1 lo, column2 hi FROM (VALUES {values}))", ()
+            table = f"(SELECT column1 lo, column2 hi FROM (VALUES {values}))"
+            bindings: tuple[object, ...] = ()
         else:
             table = "(SELECT value->>0 lo, value->>1 hi FROM json_each(?))"
             bindings = (json.dumps(ranges),)
@@ -148,15 +148,17 @@ class Lookup:
             if few is not None:
                 return few
         clause, bindings = self._source
-        found = self.connection.execute(f"SELECT f.rowid {clause}", (*bindings, match))
+        found = sqlite.rows(self.connection, f"SELECT f.rowid {clause}", (*bindings, match))
         return [row[0] for row in found]
 
     def _few_rows(self, match: str) -> list[int] | None:
         """All rows of a rare word, filtered; None where the word is not rare."""
         limit = _ROWS_PER_RANGE * len(self.area.ranges)
-        found = self.connection.execute(
-            "SELECT rowid FROM memory_fts WHERE memory_fts MATCH ? LIMIT ?", (match, limit + 1)
-        ).fetchall()
+        found = sqlite.rows(
+            self.connection,
+            "SELECT rowid FROM memory_fts WHERE memory_fts MATCH ? LIMIT ?",
+            (match, limit + 1),
+        )
         if len(found) > limit:
             return None
         return [rowid for (rowid,) in found if self.holds(rowid)]
@@ -171,7 +173,7 @@ class Lookup:
         if not self.area.ranges:
             return 0
         clause, bindings = self._source
-        return int(self.connection.execute(f"SELECT count(*) {clause}", (*bindings, match)).get)
+        return int(sqlite.value(self.connection, f"SELECT count(*) {clause}", (*bindings, match)))
 
     def containing(self, fragment: str, limit: int) -> tuple[list[int], bool]:
         """Rows whose analysed text contains ``fragment``; reads at most ``limit`` segments.
@@ -183,12 +185,13 @@ class Lookup:
         for low, high in self.area.ranges:
             if left <= 0:
                 return found, False
-            rows = self.connection.execute(
+            rows = sqlite.rows(
+                self.connection,
                 "SELECT rowid, instr(words || ' ' || forms || ' ' || labels, ?) FROM"
                 " (SELECT rowid, words, forms, labels FROM memory_segments"
                 "  WHERE rowid BETWEEN ? AND ? LIMIT ?)",
                 (fragment, low, high, left),
-            ).fetchall()
+            )
             left -= len(rows)
             found += [rowid for rowid, place in rows if place]
         return found, self.area.segments <= limit
@@ -200,8 +203,9 @@ class Lookup:
             return {}
         return {
             number: memoryview(stats).cast("H")
-            for number, stats in self.connection.execute(
+            for number, stats in sqlite.rows(
+                self.connection,
                 "SELECT block, stats FROM blocks WHERE block IN carray(?)",
-                (apsw.carray(array("q", numbers)),),
+                (sqlite.integers(numbers),),
             )
         }

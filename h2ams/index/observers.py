@@ -176,11 +176,12 @@ class WatchdogObserver:
 
     def stop(self) -> None:
         observer, self._observer = self._observer, None
-        self._tap.detach()
+        self._tap.is_closing = True  # it logs its own end as an error
         if observer is not None:
             observer.stop()
             if observer.is_alive():
                 observer.join(JOIN_S)
+        self._tap.detach()
 
     def drain(self) -> None:
         """Nothing can be asked: what has happened comes when it comes."""
@@ -227,9 +228,11 @@ class _LogTap(logging.Handler):
     def __init__(self, tell: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
         self._tell = tell
+        self.is_closing = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._tell(record.getMessage())
+        if not self.is_closing:
+            self._tell(record.getMessage())
 
     def attach(self) -> None:
         for name in self.LOGGERS:

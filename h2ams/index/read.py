@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import apsw
-
+from h2ams import sqlite
 from h2ams.index.lookup import area_of
 from h2ams.index.search import RECORD_COLUMNS, RECORD_TABLES, Searcher
 from h2ams.memory.access import Access, Gate
@@ -20,7 +19,7 @@ from h2ams.settings import DEFAULTS
 class Reader:
     """Look-ups by address, scope and source message, inside one read transaction."""
 
-    def __init__(self, connection: apsw.Connection, gate: Gate) -> None:
+    def __init__(self, connection: sqlite.Connection, gate: Gate) -> None:
         self.connection = connection
         self.gate = gate
         self._searcher = Searcher(connection, gate, DEFAULTS, today=0)
@@ -29,11 +28,12 @@ class Reader:
         """The segment ``id`` of ``scope``; None where it is not there or not to be seen."""
         if not self.gate.may_read(scope):
             return None
-        row = self.connection.execute(
+        row = sqlite.row(
+            self.connection,
             f"SELECT {RECORD_COLUMNS} FROM {RECORD_TABLES} JOIN scopes s ON s.no = m.scope"
             " WHERE s.name = ? AND m.id = ?",
             (scope.text, id),
-        ).fetchone()
+        )
         return None if row is None else self._searcher.record(row)
 
     def list(self, scope: Scope | None) -> tuple[Record, ...]:
@@ -43,7 +43,8 @@ class Reader:
         only = None if scope is None else [scope.text]
         records: list[Record] = []
         for low, high in area_of(self.connection, self.gate, only).ranges:
-            rows = self.connection.execute(
+            rows = sqlite.rows(
+                self.connection,
                 f"SELECT {RECORD_COLUMNS} FROM {RECORD_TABLES} WHERE m.rowid BETWEEN ? AND ?",
                 (low, high),
             )
@@ -52,7 +53,8 @@ class Reader:
 
     def sources(self, message: str) -> tuple[Record, ...]:
         """The readable segments that cite ``message``."""
-        rows = self.connection.execute(
+        rows = sqlite.rows(
+            self.connection,
             f"SELECT {RECORD_COLUMNS} FROM source_msgs x JOIN memory_segments m"
             " ON m.rowid = x.segment JOIN files f ON f.no = m.file WHERE x.message = ?",
             (message,),
@@ -63,7 +65,7 @@ class Reader:
 
     def scopes(self) -> tuple[Scope, ...]:
         """All readable scopes that have a folder, in the order of their names."""
-        rows = self.connection.execute("SELECT DISTINCT scope FROM folders WHERE scope <> ''")
+        rows = sqlite.rows(self.connection, "SELECT DISTINCT scope FROM folders WHERE scope <> ''")
         names = [parse_scope(name) for (name,) in rows]
         return tuple(sorted(scope for scope in names if self.gate.may_read(scope)))
 
@@ -71,7 +73,8 @@ class Reader:
         """The existing scopes of the access's open-ended families: topics and features."""
         names: set[str] = set()
         for prefix in self.gate.families():
-            rows = self.connection.execute(
+            rows = sqlite.rows(
+                self.connection,
                 "SELECT DISTINCT scope FROM folders WHERE scope >= ? AND scope < ?",
                 (prefix, prefix[:-1] + "0"),
             )
@@ -90,7 +93,7 @@ class Reader:
                 return record
         return None
 
-    def tracked_scopes(self, access: Access | None) -> list[str]:
+    def tracked_scopes(self, access: Access | None) -> Sequence[str]:
         """Names whose files and folders a recall with this access must check for changes."""
         names = {scope.text for scope in self.gate.own_scopes()}
         names.update(scope.text for scope in self.open_ended_scopes())
@@ -99,13 +102,8 @@ class Reader:
         return sorted(names)
 
 
-def session_agents(connection: apsw.Connection, access: Access) -> dict[str, str | None]:
+def session_agents(connection: sqlite.Connection, access: Access) -> dict[str, str | None]:
     """The recorded agent of the current and the related sessions."""
     ids: Sequence[str] = [access.session or "", *access.related_sessions]
-    return dict(
-        iter(
-            connection.execute(
-                "SELECT id, agent FROM sessions WHERE id IN carray(?)", (apsw.carray(tuple(ids)),)
-            )
-        )
-    )
+    statement = "SELECT id, agent FROM sessions WHERE id IN carray(?)"
+    return dict(sqlite.rows(connection, statement, (sqlite.texts(ids),)))

@@ -2,15 +2,14 @@
 
 One ``Writer`` lives for one write transaction. Rows go to SQLite at once; what is kept per scope
 (number of segments, words, digest) and per block of rowids (lengths and days for the ranking) is
-collected and written by ``flush`` at the end, so that a thousand changes to a scope cost one update.
+collected and written by ``flush`` at the end: a thousand changes to a scope cost one update.
 """
 
 from __future__ import annotations
 
 from array import array
 
-import apsw
-
+from h2ams import sqlite
 from h2ams.errors import IndexFaultError
 from h2ams.index import digest, schema
 from h2ams.index.rows import Row
@@ -18,7 +17,8 @@ from h2ams.index.rows import Row
 _INSERT = """
 INSERT INTO memory_segments (
     rowid, scope, file, stale, id, line, last_line, note, over_limit, kind, tags, created_at,
-    updated_at, day, length, tokens, digest, row_digest, words, forms, labels, sources, heading, body
+    updated_at, day, length, tokens, digest, row_digest, words, forms, labels, sources, heading,
+    body
 ) VALUES (?,?,?,0, ?,?,?,?,?,?,?,?, ?,?,?,?,?,?,?,?,?,?,?,?)
 """
 _UPDATE = """
@@ -58,7 +58,7 @@ def _bindings(row: Row) -> tuple[object, ...]:
 class Writer:
     """Inserts, updates and deletes rows inside the caller's write transaction."""
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, connection: sqlite.Connection) -> None:
         self.connection = connection
         self.added = self.updated = self.deleted = 0
         self._blocks: dict[int, array[int]] = {}
@@ -73,9 +73,11 @@ class Writer:
 
     def update(self, rowid: int, file: int, row: Row) -> None:
         """Replace the row's content; its rowid and so its address in the index stay."""
-        length, old = self.connection.execute(
-            "SELECT length, row_digest FROM memory_segments WHERE rowid = ?", (rowid,)
-        ).fetchone()
+        length, old = sqlite.only(
+            self.connection,
+            "SELECT length, row_digest FROM memory_segments WHERE rowid = ?",
+            (rowid,),
+        )
         self.connection.execute(_UPDATE, (file, *_bindings(row), rowid))
         self.connection.execute("DELETE FROM source_msgs WHERE segment = ?", (rowid,))
         self._sources(rowid, row.source_ids)
@@ -93,9 +95,11 @@ class Writer:
         )
 
     def delete(self, rowid: int) -> None:
-        length, old = self.connection.execute(
-            "SELECT length, row_digest FROM memory_segments WHERE rowid = ?", (rowid,)
-        ).fetchone()
+        length, old = sqlite.only(
+            self.connection,
+            "SELECT length, row_digest FROM memory_segments WHERE rowid = ?",
+            (rowid,),
+        )
         self.connection.execute("DELETE FROM memory_segments WHERE rowid = ?", (rowid,))
         self._count(rowid >> schema.LOCAL_BITS, rowid, -1, -length, 0, -int(old, 16))
         self._set_block(rowid, 0, 0)
@@ -103,7 +107,9 @@ class Writer:
 
     def _sources(self, rowid: int, ids: tuple[str, ...]) -> None:
         for each in ids:
-            self.connection.execute("INSERT OR IGNORE INTO source_msgs VALUES (?, ?)", (each, rowid))
+            self.connection.execute(
+                "INSERT OR IGNORE INTO source_msgs VALUES (?, ?)", (each, rowid)
+            )
 
     def _new_rowid(self, scope: int) -> int:
         totals = self._totals(scope)
@@ -118,7 +124,8 @@ class Writer:
         """The lowest place that a deletion left, once all have been given out."""
         first, last = schema.rowid_range(scope)
         expected = first
-        for (rowid,) in self.connection.execute(
+        for (rowid,) in sqlite.rows(
+            self.connection,
             "SELECT rowid FROM memory_segments WHERE rowid BETWEEN ? AND ? ORDER BY rowid",
             (first, last),
         ):
@@ -130,9 +137,11 @@ class Writer:
     def _totals(self, scope: int) -> list[int]:
         totals = self._scopes.get(scope)
         if totals is None:
-            segments, words, total, place = self.connection.execute(
-                "SELECT segments, words, digest, next_place FROM scopes WHERE no = ?", (scope,)
-            ).fetchone()
+            segments, words, total, place = sqlite.only(
+                self.connection,
+                "SELECT segments, words, digest, next_place FROM scopes WHERE no = ?",
+                (scope,),
+            )
             totals = self._scopes[scope] = [segments, words, int(total, 16), place]
         return totals
 
@@ -151,9 +160,9 @@ class Writer:
         block = self._blocks.get(number)
         if block is None:
             block = self._blocks[number] = array("H")
-            stored = self.connection.execute(
-                "SELECT stats FROM blocks WHERE block = ?", (number,)
-            ).fetchone()
+            stored = sqlite.row(
+                self.connection, "SELECT stats FROM blocks WHERE block = ?", (number,)
+            )
             if stored is not None:
                 block.frombytes(stored[0])
         if len(block) < place + 2:

@@ -213,4 +213,3 @@ def _labels(tags: tuple[str, ...], heading: str, scope: Scope) -> str:
 
 
 _FAMILY_WORDS = frozenset({"sessions", "chat", "vp", "agent"})
-

@@ -61,7 +61,6 @@ class Scan:
         """Whether ``path`` lies below a folder that could not be read."""
         return any(path.startswith(f"{folder}/") or not folder for folder in self.blind)
 
-
     def settles_in_ns(self) -> int:
         """How long until a further change of what was found must carry another time stamp."""
         times = [max(each.mtime_ns, each.ctime_ns) for each in self.files.values()]

@@ -18,8 +18,6 @@ import sys
 import threading
 from collections.abc import Iterator
 
-import apsw
-
 from h2ams import sqlite
 from h2ams.errors import IndexFaultError
 from h2ams.text import words
@@ -65,7 +63,7 @@ CREATE TABLE files (
     inode INTEGER NOT NULL,
     racy INTEGER NOT NULL,            -- changed too shortly before it was read: read it again
     digest TEXT NOT NULL,             -- SHA-256 of the bytes whose rows are in the index
-    pending TEXT NOT NULL DEFAULT '', -- SHA-256 of bytes that do not parse yet; 'missing', 'unreadable'
+    pending TEXT NOT NULL DEFAULT '', -- SHA-256 of half-written bytes, 'missing', 'unreadable'
     pending_ns INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX files_by_scope ON files (scope, name);
@@ -135,13 +133,13 @@ END;
 """
 
 
-def create(connection: apsw.Connection, encoding: str) -> None:
+def create(connection: sqlite.Connection, encoding: str) -> None:
     """Make all tables in an empty database. ``IndexFaultError`` where SQLite has no FTS5."""
     with sqlite.immediate(connection):
         connection.execute(_TABLES)
         try:
             connection.execute(_FTS)
-        except apsw.SQLError as error:
+        except sqlite.Error as error:
             raise IndexFaultError(
                 f"this SQLite has no FTS5 ({error}): recall is not possible",
                 hint="install the apsw wheel, which brings its own SQLite with FTS5",
@@ -175,18 +173,18 @@ class Index:
         self.lock = threading.RLock()
         self.notes: list[tuple[str, str]] = []
         self.made_new = False
-        self._connection: apsw.Connection | None = None
+        self._connection: sqlite.Connection | None = None
         self._inode = 0
 
     @property
-    def connection(self) -> apsw.Connection:
+    def connection(self) -> sqlite.Connection:
         """The open connection; opened, checked and replaced as needed."""
         if self._connection is not None and self._inode == _inode(self.path):
             return self._connection
         self.close()
         return self._open()
 
-    def _open(self) -> apsw.Connection:
+    def _open(self) -> sqlite.Connection:
         try:
             connection = self._open_checked()
         except sqlite.DAMAGED as error:
@@ -196,17 +194,17 @@ class Index:
         self._inode = _inode(self.path)
         return connection
 
-    def _open_checked(self) -> apsw.Connection:
+    def _open_checked(self) -> sqlite.Connection:
         connection = sqlite.connect(self.path)
         try:
-            has_meta = connection.execute(
-                "SELECT count(*) FROM sqlite_schema WHERE name = 'meta'"
-            ).get
+            has_meta = sqlite.value(
+                connection, "SELECT count(*) FROM sqlite_schema WHERE name = 'meta'"
+            )
             if not has_meta:
-                with contextlib.suppress(apsw.SQLError):  # another process may be first
+                with contextlib.suppress(sqlite.Error):  # another process may be first
                     create(connection, self.encoding)
                     self.made_new = True
-            found = dict(iter(connection.execute("SELECT key, value FROM meta")))
+            found = dict(sqlite.rows(connection, "SELECT key, value FROM meta"))
             expected = expected_meta(self.encoding)
             if any(found.get(key) != value for key, value in expected.items()):
                 self._recreate(connection, expected)
@@ -215,13 +213,14 @@ class Index:
             raise
         return connection
 
-    def _recreate(self, connection: apsw.Connection, expected: dict[str, str]) -> None:
+    def _recreate(self, connection: sqlite.Connection, expected: dict[str, str]) -> None:
         """Another version or encoding wrote it: empty it in place and let the next sync fill it."""
         with sqlite.immediate(connection):
             connection.execute("DROP TABLE IF EXISTS memory_fts")
-            names = connection.execute(
-                "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
-            ).fetchall()
+            names = sqlite.rows(
+                connection,
+                "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'",
+            )
             for (name,) in names:
                 connection.execute(f'DROP TABLE IF EXISTS "{name}"')
         create(connection, expected["encoding"])
@@ -241,14 +240,14 @@ class Index:
             self._connection = None
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[apsw.Connection]:
+    def writing(self) -> Iterator[sqlite.Connection]:
         with self.lock:
             connection = self.connection
             with sqlite.immediate(connection):
                 yield connection
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[apsw.Connection]:
+    def reading(self) -> Iterator[sqlite.Connection]:
         with self.lock:
             connection = self.connection
             with sqlite.snapshot(connection):
@@ -262,16 +261,16 @@ def _inode(path: str) -> int:
         return 0
 
 
-def scope_number(connection: apsw.Connection, name: str, *, private: bool, project: str) -> int:
+def scope_number(connection: sqlite.Connection, name: str, *, private: bool, project: str) -> int:
     """The number of scope ``name``, given now if it has none (inside a write transaction)."""
-    row = connection.execute("SELECT no FROM scopes WHERE name = ?", (name,)).fetchone()
+    row = sqlite.row(connection, "SELECT no FROM scopes WHERE name = ?", (name,))
     if row is not None:
         return int(row[0])
     region = 2 * _project_number(connection, project) + int(private)
     first, last = region << SEQUENCE_BITS, ((region + 1) << SEQUENCE_BITS) - 1
-    highest = connection.execute(
-        "SELECT max(no) FROM scopes WHERE no BETWEEN ? AND ?", (first, last)
-    ).get
+    highest = sqlite.value(
+        connection, "SELECT max(no) FROM scopes WHERE no BETWEEN ? AND ?", (first, last)
+    )
     number = first + 1 if highest is None else highest + 1
     if number > last:
         raise IndexFaultError(f"more than {1 << SEQUENCE_BITS} scopes in one project: {name}")
@@ -279,11 +278,11 @@ def scope_number(connection: apsw.Connection, name: str, *, private: bool, proje
     return int(number)
 
 
-def _project_number(connection: apsw.Connection, project: str) -> int:
+def _project_number(connection: sqlite.Connection, project: str) -> int:
     if not project:
         return 0
     connection.execute("INSERT OR IGNORE INTO projects (name) VALUES (?)", (project,))
-    return int(connection.execute("SELECT no FROM projects WHERE name = ?", (project,)).get)
+    return int(sqlite.value(connection, "SELECT no FROM projects WHERE name = ?", (project,)))
 
 
 def rowid_range(number: int) -> tuple[int, int]:

@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
-import apsw
-
+from h2ams import sqlite
 from h2ams.index import schema
 from h2ams.index.lookup import Area, Lookup, area_of, match_of
 from h2ams.index.score import DIGITS, Statistics, idf, recency, total
@@ -76,7 +75,7 @@ class Searcher:
     """One search: a connection inside a read transaction, what may be read, and the settings."""
 
     def __init__(
-        self, connection: apsw.Connection, gate: Gate, settings: Settings, *, today: int
+        self, connection: sqlite.Connection, gate: Gate, settings: Settings, *, today: int
     ) -> None:
         self.connection = connection
         self.gate = gate
@@ -125,9 +124,7 @@ class Searcher:
         rarest = sorted(each for each in counted if each[0])[:most]
         kept = {place for _, place in rarest}
         unknown = {place for count, place in counted if not count}
-        dropped = (
-            term.text for place, term in enumerate(terms) if place not in kept | unknown
-        )
+        dropped = (term.text for place, term in enumerate(terms) if place not in kept | unknown)
         return tuple(terms[place] for place in sorted(kept)), tuple(dict.fromkeys(dropped))
 
     def _readings(
@@ -204,8 +201,7 @@ class Searcher:
         of_length = _Table(statistics.length_factor)
         of_day = _recency_table(self.settings, self.today)
         of_scope = _Table(
-            lambda number: 1
-            + statistics.closeness_factor(self.gate.closeness(self._scope(number)))
+            lambda number: 1 + statistics.closeness_factor(self.gate.closeness(self._scope(number)))
         )
         broad = _Table(lambda number: self.gate.broad(self._scope(number)))
         candidates: list[_Candidate] = []
@@ -222,9 +218,7 @@ class Searcher:
         weak.sort()
         return candidates, weak
 
-    def _strong_terms(
-        self, terms: tuple[Term, ...], holding: Sequence[int], segments: int
-    ) -> int:
+    def _strong_terms(self, terms: tuple[Term, ...], holding: Sequence[int], segments: int) -> int:
         """Mask of the terms that are a match by themselves: exact ones and rare ones."""
         most = max(2, int(self.settings.gate_share * segments))
         mask = 0
@@ -282,9 +276,10 @@ class Searcher:
     ) -> list[tuple[int, int, dict[str, float]]]:
         """(rowid, mask, score terms) of the window, best first, ties by closeness and address."""
         masks = {rowid: mask for _, rowid, mask in window}
-        rows = self.connection.execute(
+        rows = sqlite.rows(
+            self.connection,
             "SELECT rowid, id, words, forms, labels FROM memory_segments WHERE rowid IN carray(?)",
-            (apsw.carray(array("q", masks)),),
+            (sqlite.integers(masks),),
         )
         scored = []
         for rowid, id, *text in rows:
@@ -306,7 +301,7 @@ class Searcher:
 
     def _filtered(self, masks: dict[int, int], filters: Filters) -> dict[int, int]:
         conditions = ["rowid IN carray(?)"]
-        bindings: list[object] = [apsw.carray(array("q", masks))]
+        bindings: list[object] = [sqlite.integers(masks)]
         if filters.kinds:
             conditions.append(f"kind IN ({','.join('?' * len(filters.kinds))})")
             bindings += filters.kinds
@@ -315,7 +310,8 @@ class Searcher:
             if bound:
                 conditions.append(f"{moment} {operator} ?")
                 bindings.append(bound)
-        rows = self.connection.execute(
+        rows = sqlite.rows(
+            self.connection,
             f"SELECT rowid, tags FROM memory_segments WHERE {' AND '.join(conditions)}",
             tuple(bindings),
         )
@@ -329,27 +325,29 @@ class Searcher:
     def _scope(self, number: int) -> Scope:
         scope = self._scopes.get(number)
         if scope is None:
-            name = self.connection.execute("SELECT name FROM scopes WHERE no = ?", (number,)).get
+            name = sqlite.value(self.connection, "SELECT name FROM scopes WHERE no = ?", (number,))
             scope = self._scopes[number] = parse_scope(name)
         return scope
 
     def _addresses(self, rowids: Sequence[int]) -> tuple[str, ...]:
         """Addresses of at most ``REPORTED_REJECTIONS`` rows, the same ones on every machine."""
-        rows = self.connection.execute(
+        rows = sqlite.rows(
+            self.connection,
             "SELECT scope, id FROM memory_segments WHERE rowid IN carray(?)",
-            (apsw.carray(array("q", rowids)),),
-        ).fetchall()
+            (sqlite.integers(rowids),),
+        )
         addresses = sorted(f"{self._scope(number).text}#{id}" for number, id in rows)
         return tuple(addresses[:REPORTED_REJECTIONS])
 
     def _records(self, rowids: Sequence[int]) -> dict[int, Record]:
-        rows = self.connection.execute(
+        rows = sqlite.rows(
+            self.connection,
             f"SELECT {RECORD_COLUMNS} FROM {RECORD_TABLES} WHERE m.rowid IN carray(?)",
-            (apsw.carray(array("q", rowids)),),
+            (sqlite.integers(rowids),),
         )
         return {row[-1]: self.record(row) for row in rows}
 
-    def record(self, row: Sequence[object]) -> Record:
+    def record(self, row: Sequence[Any]) -> Record:
         """The record of one row of ``RECORD_COLUMNS``."""
         number, id, kind, tags, body, heading, created, updated, sources = row[:9]
         path, line, tokens, digest, note, stale, over_limit, _ = row[9:]
@@ -398,9 +396,13 @@ def _by_score(candidate: _Candidate) -> float:
 
 
 def _may_be_prefix(term: Term) -> bool:
-    return term.kind in ("word", "identifier") and len(term.exact or term.tokens[0]) >= _PREFIX_CHARS
+    return (
+        term.kind in ("word", "identifier") and len(term.exact or term.tokens[0]) >= _PREFIX_CHARS
+    )
 
 
 def _as_prefix(term: Term) -> Term:
     """The term as the beginning of a word: its surface form, which `forms` keeps unstemmed."""
-    return Term(text=f"{term.text}*", kind="prefix", tokens=(term.exact or term.tokens[0],), exact=None)
+    return Term(
+        text=f"{term.text}*", kind="prefix", tokens=(term.exact or term.tokens[0],), exact=None
+    )

@@ -4,8 +4,8 @@ scan -> compare -> read what changed -> write only the segments that differ. A s
 nothing changed writes nothing at all. ``refresh`` is the short form that a recall runs first: it
 looks only at the files and folders of the scopes that the recall may read.
 
-``rebuild`` builds a second database aside and copies it over the old one in one transaction (SQLite's
-backup), so readers in any process see the old index or the new one, never something between.
+``rebuild`` builds a second database aside and copies it over the old one in one transaction
+(SQLite's backup), so readers in any process see the old index or the new one, nothing between.
 """
 
 from __future__ import annotations
@@ -18,18 +18,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import apsw
-
 from h2ams import sqlite
-from h2ams.errors import NotFoundError, RootError
+from h2ams.errors import RootError
 from h2ams.files import Root
 from h2ams.index import digest as digest_module
-from h2ams.index import schema
 from h2ams.index.apply import Applier, Clock, group_of
 from h2ams.index.plan import Known, Plan, plan_sync
+from h2ams.index.row_writer import Writer
 from h2ams.index.scan import Found, Scan, found_file, is_racy, place_of, scan
 from h2ams.index.schema import Index
-from h2ams.index.row_writer import Writer
 from h2ams.memory import layout
 from h2ams.memory.layout import Role
 from h2ams.memory.scope import parse_scope
@@ -41,14 +38,24 @@ FTS_HASH_BYTES = 1 << 20  # FTS5's default: new rows held in memory before they 
 BULK_HASH_BYTES = 16 << 20  # while building anew; fewer pieces to merge, a third less time
 
 _KNOWN = (
-    "SELECT no, path, scope, name, role, layout, size, mtime_ns, ctime_ns, inode, racy, digest, pending,"
-    " pending_ns FROM files"
+    "SELECT no, path, scope, name, role, layout, size, mtime_ns, ctime_ns, inode, racy, digest,"
+    " pending, pending_ns FROM files"
 )
 
 # Codes that mean: this text could not be read as its writer meant it.
 FAILED = frozenset(
-    """invalid-yaml unterminated-header leading-rule yaml-alias over-limit repeated-key
-    invalid-utf-8 utf-16 file-too-large unreadable""".split()
+    {
+        "invalid-yaml",
+        "unterminated-header",
+        "leading-rule",
+        "yaml-alias",
+        "over-limit",
+        "repeated-key",
+        "invalid-utf-8",
+        "utf-16",
+        "file-too-large",
+        "unreadable",
+    }
 )
 
 
@@ -161,7 +168,7 @@ class Syncer:
         if seen.files or seen.blind:
             return
         with self.index.reading() as connection:
-            known = connection.execute("SELECT count(*) FROM files WHERE pending = ''").get
+            known = sqlite.value(connection, "SELECT count(*) FROM files WHERE pending = ''")
         if known > 1 and not any(seen.folders.keys() - {""}):
             raise RootError(
                 f"the memory folder {self.root.path} is empty, but the index knows {known} files:"
@@ -184,13 +191,14 @@ class Syncer:
             return report
         return self._apply(plan, folders, seen, targets, trusted, report)
 
-    def _known(self, connection: apsw.Connection, targets: Sequence[str]) -> dict[str, Known]:
+    def _known(self, connection: sqlite.Connection, targets: Sequence[str]) -> dict[str, Known]:
         if not targets or "" in targets:
-            rows = connection.execute(_KNOWN)
+            rows = sqlite.rows(connection, _KNOWN)
             return {row[1]: Known(*row) for row in rows}
         known = {}
         for target in targets:
-            for row in connection.execute(
+            for row in sqlite.rows(
+                connection,
                 f"{_KNOWN} WHERE path = ? OR (path >= ? AND path < ?)",
                 (target, f"{target}/", f"{target}0"),
             ):
@@ -198,16 +206,17 @@ class Syncer:
         return known
 
     def _changed_folders(
-        self, connection: apsw.Connection, seen: Scan, targets: Sequence[str]
+        self, connection: sqlite.Connection, seen: Scan, targets: Sequence[str]
     ) -> list[tuple[str, tuple[str, int] | None]]:
         """Folders whose row differs: (path, (scope, mtime_ns) or None for gone)."""
         known: dict[str, tuple[str, int, int]] = {}
         if not targets or "" in targets:
-            rows = connection.execute("SELECT path, scope, mtime_ns, racy FROM folders")
+            rows = sqlite.rows(connection, "SELECT path, scope, mtime_ns, racy FROM folders")
             known = {path: (scope, mtime, racy) for path, scope, mtime, racy in rows}
         else:
             for target in targets:
-                for path, scope, mtime, racy in connection.execute(
+                for path, scope, mtime, racy in sqlite.rows(
+                    connection,
                     "SELECT path, scope, mtime_ns, racy FROM folders"
                     " WHERE path = ? OR (path >= ? AND path < ?)",
                     (target, f"{target}/", f"{target}0"),
@@ -243,9 +252,7 @@ class Syncer:
             with self.index.writing() as connection:
                 writer = Writer(connection)
                 clock = Clock(self.clock_ns(), trusted)
-                applier = Applier(
-                    self.root, connection, writer, self.settings, self.count, clock
-                )
+                applier = Applier(self.root, connection, writer, self.settings, self.count, clock)
                 self._apply_batch(applier, batch, connection)
                 writer.flush()
                 if number == len(batches) - 1:
@@ -260,7 +267,7 @@ class Syncer:
             )
         return report
 
-    def _apply_batch(self, applier: Applier, plan: Plan, connection: apsw.Connection) -> None:
+    def _apply_batch(self, applier: Applier, plan: Plan, connection: sqlite.Connection) -> None:
         """Apply one batch, group by group. What is gone is found by reading it: it is not there."""
         found: dict[tuple[str, str], dict[str, Found]] = defaultdict(dict)
         for each in plan.read:
@@ -278,12 +285,14 @@ class Syncer:
                 where, bindings = "name = ? AND role = ?", (name, Role.NOTE.value)
             else:
                 where, bindings = "role IN (?, ?)", (Role.MEMORY.value, Role.CONTENT.value)
-            known = connection.execute(f"{_KNOWN} WHERE scope = ? AND {where}", (scope, *bindings))
+            known = sqlite.rows(
+                connection, f"{_KNOWN} WHERE scope = ? AND {where}", (scope, *bindings)
+            )
             applier.group(scope, files, [Known(*row) for row in known])
 
     @staticmethod
-    def _known_of(connection: apsw.Connection, path: str) -> Known | None:
-        row = connection.execute(f"{_KNOWN} WHERE path = ?", (path,)).fetchone()
+    def _known_of(connection: sqlite.Connection, path: str) -> Known | None:
+        row = sqlite.row(connection, f"{_KNOWN} WHERE path = ?", (path,))
         return None if row is None else Known(*row)
 
     # -- freshness of a recall -------------------------------------------------------------------
@@ -301,17 +310,18 @@ class Syncer:
         base = self.root.path
         targets: list[str] = []
         with self.index.reading() as connection:
-            names = apsw.carray(tuple(scopes)) if scopes else None
-            files = folders = ()
-            if names is not None:
-                files = connection.execute(
-                    "SELECT path, size, mtime_ns, ctime_ns, inode, racy OR pending <> ''"
-                    " FROM files WHERE scope IN carray(?)",
-                    (names,),
-                ).fetchall()
-                folders = connection.execute(
-                    "SELECT path, mtime_ns, racy FROM folders WHERE scope IN carray(?)", (names,)
-                ).fetchall()
+            names = (sqlite.texts(scopes or [""]),)
+            files = sqlite.rows(
+                connection,
+                "SELECT path, size, mtime_ns, ctime_ns, inode, racy OR pending <> ''"
+                " FROM files WHERE scope IN carray(?)",
+                names,
+            )
+            folders = sqlite.rows(
+                connection,
+                "SELECT path, mtime_ns, racy FROM folders WHERE scope IN carray(?)",
+                names,
+            )
         known = {path for path, _, _ in folders}
         for path, mtime_ns, racy in folders:
             try:
@@ -380,13 +390,13 @@ class Syncer:
         self.index.made_new = False
         return replace(report, elapsed_ms=(time.perf_counter() - started) * 1000)
 
-    def _copy_over(self, source: apsw.Connection) -> None:
+    def _copy_over(self, source: sqlite.Connection) -> None:
         with self.index.lock:
             try:
-                _backup(self.index.connection, source)
+                sqlite.backup(self.index.connection, source)
             except sqlite.DAMAGED as error:
                 self.index.start_anew(f"the index was damaged ({error})")
-                _backup(self.index.connection, source)
+                sqlite.backup(self.index.connection, source)
             sqlite.truncate_wal(self.index.connection)
 
     @contextlib.contextmanager
@@ -402,14 +412,14 @@ class Syncer:
     def digest(self, scopes: Iterable[str] | None = None) -> str:
         """The digest that is kept up to date by the syncs, over ``scopes`` or all."""
         with self.index.reading() as connection:
-            rows = connection.execute("SELECT name, digest FROM scopes").fetchall()
+            rows = sqlite.rows(connection, "SELECT name, digest FROM scopes")
         wanted = None if scopes is None else frozenset(scopes)
         return digest_module.combine(
             total for name, total in rows if wanted is None or name in wanted
         )
 
 
-def _for_bulk(connection: apsw.Connection) -> None:
+def _for_bulk(connection: sqlite.Connection) -> None:
     """Nobody else sees the database yet, and after a crash it is thrown away: no journal."""
     connection.execute("PRAGMA journal_mode = OFF")
     connection.execute("PRAGMA synchronous = OFF")
@@ -419,24 +429,12 @@ def _for_bulk(connection: apsw.Connection) -> None:
     _fts_hash(connection, BULK_HASH_BYTES)
 
 
-def _fts_hash(connection: apsw.Connection, size: int) -> None:
+def _fts_hash(connection: sqlite.Connection, size: int) -> None:
     connection.execute("INSERT INTO memory_fts (memory_fts, rank) VALUES ('hashsize', ?)", (size,))
 
 
-def _backup(target: apsw.Connection, source: apsw.Connection) -> None:
-    deadline = time.monotonic() + sqlite.BUSY_TIMEOUT_MS / 1000
-    with target.backup("main", source, "main") as backup:
-        while not backup.done:
-            try:
-                backup.step(-1)
-            except (apsw.BusyError, apsw.LockedError):
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.005)
-
-
 def _save_folders(
-    connection: apsw.Connection,
+    connection: sqlite.Connection,
     folders: list[tuple[str, tuple[str, int] | None]],
     read_ns: int,
 ) -> None:

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-import apsw
-
+from h2ams import sqlite
 from h2ams.errors import StoreError
 from h2ams.files import Root
 from h2ams.index import digest
@@ -42,10 +41,13 @@ def verify(root: Root, index: Index, settings: Settings) -> Verification:
         problems = _database_problems(connection)
     with index.reading() as connection:
         found = _index_digest(connection)
-        if found != digest.combine(t for (t,) in connection.execute("SELECT digest FROM scopes")):
+        if found != digest.combine(
+            t for (t,) in sqlite.rows(connection, "SELECT digest FROM scopes")
+        ):
             problems.append(Problem("index-sums", "the kept sums differ from the rows", 0))
         pending = {
-            path for (path,) in connection.execute("SELECT path FROM files WHERE pending <> ''")
+            path
+            for (path,) in sqlite.rows(connection, "SELECT path FROM files WHERE pending <> ''")
         }
         stale = _stale_digest(connection)
     expected = _files_digest(root, settings, pending)
@@ -57,31 +59,34 @@ def verify(root: Root, index: Index, settings: Settings) -> Verification:
     return Verification(not problems, live, expected, tuple(problems))
 
 
-def _database_problems(connection: apsw.Connection) -> list[Problem]:
+def _database_problems(connection: sqlite.Connection) -> list[Problem]:
     problems = []
-    for (text,) in connection.execute("PRAGMA quick_check(5)").fetchall():
+    for (text,) in sqlite.rows(connection, "PRAGMA quick_check(5)"):
         if text != "ok":
             problems.append(Problem("index-damaged", str(text), 0, fixable=True))
     try:
-        connection.execute("INSERT INTO memory_fts (memory_fts, rank) VALUES ('integrity-check', 1)")
-    except apsw.Error as error:
+        connection.execute(
+            "INSERT INTO memory_fts (memory_fts, rank) VALUES ('integrity-check', 1)"
+        )
+    except sqlite.Error as error:
         problems.append(Problem("index-damaged", f"full-text index: {error}", 0, fixable=True))
     return problems
 
 
-def _row_digests(connection: apsw.Connection, where: str) -> list[str]:
-    rows = connection.execute(
+def _row_digests(connection: sqlite.Connection, where: str) -> list[str]:
+    rows = sqlite.rows(
+        connection,
         "SELECT s.name, m.id, m.words, m.forms, m.labels, m.sources FROM memory_segments m"
-        f" JOIN scopes s ON s.no = m.scope {where}"
+        f" JOIN scopes s ON s.no = m.scope {where}",
     )
     return [digest.row_digest(*row) for row in rows]
 
 
-def _index_digest(connection: apsw.Connection) -> str:
+def _index_digest(connection: sqlite.Connection) -> str:
     return digest.combine((digest.add("0", _row_digests(connection, "")),))
 
 
-def _stale_digest(connection: apsw.Connection) -> str:
+def _stale_digest(connection: sqlite.Connection) -> str:
     return digest.add("0", _row_digests(connection, "WHERE m.stale"))
 
 
@@ -108,4 +113,3 @@ def _files_digest(root: Root, settings: Settings, pending: set[str]) -> str:
         wanted = wanted_items(files, list(range(len(files))))
         total = digest.add(total, (item.build(id).row_digest for id, (_, item) in wanted.items()))
     return digest.combine((total,))
-

@@ -18,8 +18,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import apsw
-
 from h2ams import sqlite
 from h2ams.errors import H2amsError, RootError, StoreError, UnsafePathError
 from h2ams.files import Root
@@ -50,7 +48,7 @@ AGAIN_MS = GRACE_NS / 1e6 + 100.0
 LIMIT, NO_EVENTS, OVERFLOW = "watch-limit", "watch-no-events", "watch-overflow"
 ROOT, RETRY, OBSERVER = "watch-root", "watch-retry", "watch-observer"
 _ROOT_ERRNOS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP})
-_FAILURES = (H2amsError, OSError, apsw.Error)
+_FAILURES = (H2amsError, OSError, sqlite.Error)
 
 Trouble = tuple[str, str]  # code, message
 
@@ -390,9 +388,11 @@ class _Watch:
         if not (self._has_pending or done.changed or done.problems):
             return frozenset()
         with self.syncer.index.reading() as connection:
-            rows = connection.execute(
-                "SELECT path FROM files WHERE pending <> '' AND pending <> ?", (UNREADABLE,)
-            ).fetchall()
+            rows = sqlite.rows(
+                connection,
+                "SELECT path FROM files WHERE pending <> '' AND pending <> ?",
+                (UNREADABLE,),
+            )
         self._has_pending = bool(rows)
         return frozenset(str(path) for (path,) in rows)
 

@@ -72,12 +72,11 @@ def append(
     if last is not None and not spans.stands_alone(text[last.body_start : at], settings):
         at = last.start
         if not last.has_header:
-            bare = newline.join(("---", _BARE_HEADER, "---", ""))
+            bare = _line_break(last, document).join(("---", _BARE_HEADER, "---", ""))
     before, after = text[:at], text[at:]
-    if not before or before.endswith(("\n\n", "\n\r\n")):
-        gap = ""
-    else:
-        gap = newline if before.endswith("\n") else newline * 2
+    gap = "" if not before or before.endswith(("\n\n", "\n\r\n")) else newline
+    if before and not before.endswith("\n"):
+        gap = (_line_break(last, document) if last is not None else newline) + newline
     new = gap + _written(segment, newline, settings) + newline + (newline if after else "")
     return _encode(document, before + new + bare + after)
 
@@ -100,12 +99,12 @@ def replace(
     if segment == entry.segment:
         return render(document)
     _check_writable(document, entry.read_only, force)
-    newline = "\r\n" if entry.crlf else "\n"
-    if "\n" not in entry.raw:
-        newline = document.newline
+    newline = _line_break(entry, document)
     for raw in _candidates(document.text, entry, segment, newline, settings):
         read = parse((raw + newline).encode("utf-8", "surrogateescape"), settings=settings).entries
         if len(read) == 1 and read[0].segment == segment and not read[0].read_only:
+            if entry.crlf and raw.endswith("\r") and document.text.startswith("\n", entry.end):
+                raw += "\r"  # or the body's own \r would be taken for half a line break
             text = document.text[: entry.start] + raw + document.text[entry.end :]
             return _encode(document, text)
     raise ReadOnlyError(
@@ -164,6 +163,13 @@ def _check_writable(document: Document, reason: str, force: bool) -> None:
     reason = document.read_only or reason
     if reason and (not force or document.encoding != "utf-8"):
         raise ReadOnlyError(f"not rewritten: {reason}", hint="correct the file first, or use force")
+
+
+def _line_break(entry: Entry, document: Document) -> str:
+    """The line break that an entry is read with; for a single line the one it may get."""
+    if entry.crlf or "\n" not in entry.raw:
+        return "\r\n" if entry.crlf or entry.raw.endswith("\r") else document.newline
+    return "\n"
 
 
 def _facts(segment: Segment) -> dict[str, Value]:

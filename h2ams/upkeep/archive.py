@@ -15,9 +15,7 @@ def archived_records(
     store: Store, scopes: Iterable[Scope], count: Callable[[str], int]
 ) -> tuple[Record, ...]:
     """The retired segments of ``scopes`` in the order of their files; secrets are masked."""
-    return tuple(
-        record for scope in scopes for record in _of_scope(store, scope, count)
-    )
+    return tuple(record for scope in scopes for record in _of_scope(store, scope, count))
 
 
 def _of_scope(store: Store, scope: Scope, count: Callable[[str], int]) -> list[Record]:

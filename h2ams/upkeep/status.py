@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import apsw
-
+from h2ams import sqlite
 from h2ams.files import Root
 from h2ams.index import digest
 from h2ams.memory.access import Gate
@@ -42,7 +40,7 @@ class Status:
 
 def status(
     root: Root,
-    connection: apsw.Connection,
+    connection: sqlite.Connection,
     gate: Gate,
     index_path: str,
     degraded: Iterable[Degraded] = (),
@@ -70,11 +68,14 @@ def status(
     )
 
 
-def known_problems(connection: apsw.Connection, gate: Gate, *, notices: bool = False) -> list[Problem]:
+def known_problems(
+    connection: sqlite.Connection, gate: Gate, *, notices: bool = False
+) -> list[Problem]:
     """The problems of the indexed files that the gate may read, by path and line."""
-    rows = connection.execute(
+    rows = sqlite.rows(
+        connection,
         "SELECT f.path, f.scope, p.line, p.code, p.message, p.fixable, p.notice, f.pending"
-        " FROM problems p JOIN files f ON f.no = p.file ORDER BY f.path, p.line, p.code"
+        " FROM problems p JOIN files f ON f.no = p.file ORDER BY f.path, p.line, p.code",
     )
     return [
         Problem(code, message, line, path, bool(fixable), bool(notice))
@@ -83,35 +84,37 @@ def known_problems(connection: apsw.Connection, gate: Gate, *, notices: bool = F
     ]
 
 
-def _readable_scopes(connection: apsw.Connection, gate: Gate) -> list[tuple[int, str, str]]:
-    rows = connection.execute("SELECT no, name, digest FROM scopes").fetchall()
+def _readable_scopes(connection: sqlite.Connection, gate: Gate) -> list[tuple[int, str, str]]:
+    rows = sqlite.rows(connection, "SELECT no, name, digest FROM scopes")
     if gate.is_owner:
         return rows
     return [row for row in rows if gate.may_read(parse_scope(row[1]))]
 
 
 def _counts(
-    connection: apsw.Connection, numbers: list[int], *, whole: bool
+    connection: sqlite.Connection, numbers: list[int], *, whole: bool
 ) -> tuple[int, int, int]:
     where = "" if whole else "WHERE scope IN carray(?)"
-    bindings = () if whole else (apsw.carray(array("q", numbers)),)
+    bindings = () if whole else (sqlite.integers(numbers),)
     if not whole and not numbers:
         return 0, 0, 0
-    row = connection.execute(
+    row = sqlite.row(
+        connection,
         "SELECT count(*) FILTER (WHERE NOT note), count(*) FILTER (WHERE note),"
         f" coalesce(sum(tokens), 0) FROM memory_segments {where}",
         bindings,
-    ).fetchone()
+    )
+    assert row is not None  # an aggregate always gives a row
     return int(row[0]), int(row[1]), int(row[2])
 
 
-def _scopes_with_files(connection: apsw.Connection, gate: Gate) -> set[str]:
-    rows = connection.execute("SELECT DISTINCT scope FROM files")
+def _scopes_with_files(connection: sqlite.Connection, gate: Gate) -> set[str]:
+    rows = sqlite.rows(connection, "SELECT DISTINCT scope FROM files")
     return {name for (name,) in rows if gate.may_read(parse_scope(name))}
 
 
-def _waiting(connection: apsw.Connection, gate: Gate) -> bool:
-    rows = connection.execute("SELECT DISTINCT scope FROM files WHERE pending <> ''")
+def _waiting(connection: sqlite.Connection, gate: Gate) -> bool:
+    rows = sqlite.rows(connection, "SELECT DISTINCT scope FROM files WHERE pending <> ''")
     return any(gate.may_read(parse_scope(name)) for (name,) in rows)
 
 

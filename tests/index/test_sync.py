@@ -166,7 +166,9 @@ def test_k18_a_folder_in_another_unicode_form_is_the_same_scope(root: Path) -> N
         assert ids(memory, "gamma") == ["b"]
 
 
-def test_k21_a_root_that_vanishes_is_an_error_and_deletes_no_row(root: Path, tmp_path: Path) -> None:
+def test_k21_a_root_that_vanishes_is_an_error_and_deletes_no_row(
+    root: Path, tmp_path: Path
+) -> None:
     for number in range(5):
         write(root, f"vp/v{number}/memory.md", segment_text("a", f"word{number}"))
     state = tmp_path / "state"

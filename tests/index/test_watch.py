@@ -14,7 +14,7 @@ import pytest
 from h2ams.index.observers import ObserverFactory
 from h2ams.index.watch import default_observer, watch
 
-from .watch_kit import LINUX, OBSERVERS, PATIENCE_S, Watched, faster, segment, wait_until
+from index.watch_kit import LINUX, OBSERVERS, PATIENCE_S, Watched, faster, segment, wait_until
 
 every_observer = pytest.mark.parametrize(
     "observer", OBSERVERS, ids=[each.__name__ for each in OBSERVERS]

@@ -21,7 +21,7 @@ from h2ams.index.sync import Syncer, SyncReport
 from h2ams.index.watch import PUBLISHED_S, default_observer, published_troubles
 from h2ams.index.watch_plan import Entry
 
-from .watch_kit import LINUX, Watched, faster, segment, wait_until
+from index.watch_kit import LINUX, Watched, faster, segment, wait_until
 
 only_linux = pytest.mark.skipif(not LINUX, reason="inotify")
 
@@ -421,6 +421,7 @@ def test_a_settled_watch_means_that_no_write_before_it_is_missing(tmp_path: Path
         assert settled
 
 
+@pytest.mark.filterwarnings("ignore:Callback with id:RuntimeWarning")  # watchdog's own, on Linux
 @pytest.mark.parametrize("observer", [default_observer, WatchdogObserver])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_after_any_changes_the_index_is_what_a_rebuild_would_give(

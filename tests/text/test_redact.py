@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from h2ams.text import redact as redact_module
 from h2ams.text.redact import redact
 
 A40 = "Ab3" * 13 + "Z"
@@ -218,3 +219,14 @@ def test_hostile_texts_take_time_in_proportion_to_their_length(text: str) -> Non
     start = time.perf_counter()
     redact(text)
     assert time.perf_counter() - start < 20  # what is quadratic takes many minutes
+
+
+@given(texts)
+def test_the_closer_look_before_assignments_overlooks_none(text: str) -> None:
+    kinds: set[str] = set()
+    rule = next(each for each in redact_module._RULES if each.pattern == redact_module._ASSIGNED)
+    if not rule.needed(text.lower()):
+        assert rule.apply(text, kinds) == text
+    for each in redact_module._RULES:
+        if not any(trigger in text.lower() for trigger in each.triggers):
+            assert each.apply(text, kinds) == text
