@@ -8,7 +8,7 @@ DEMO_STATE := $(CURDIR)/build/demo-state
 PYTEST := $(BIN)/python -m pytest
 WORKERS ?= auto
 
-.PHONY: help demo test test-long check bench docs clean
+.PHONY: help demo test test-long check bench clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/ -/'

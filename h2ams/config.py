@@ -60,7 +60,10 @@ def resolve_state(
         if value:
             return os.path.abspath(os.path.expanduser(value)), ""
     inside = os.path.join(root, STATE_FOLDER)
-    if os.access(inside if os.path.isdir(inside) else root, os.W_OK | os.X_OK):
+    existing = inside
+    while not os.path.isdir(existing) and os.path.dirname(existing) != existing:
+        existing = os.path.dirname(existing)  # a root that will be made: ask its parent
+    if os.access(existing, os.W_OK | os.X_OK):
         return inside, ""
     import platformdirs
 

@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
@@ -27,7 +28,7 @@ from h2ams.index.search import Filters, Searcher
 from h2ams.index.sync import Syncer, SyncReport
 from h2ams.memory.access import Access, Gate
 from h2ams.memory.record import Degraded, Hit, Recall, Record
-from h2ams.memory.scope import Scope, parse_address, parse_scope
+from h2ams.memory.scope import Scope, canonical_glob, parse_address, parse_scope
 from h2ams.memory.values import check_kind, parse_time
 from h2ams.settings import Settings
 from h2ams.text.words import parse_query
@@ -120,6 +121,9 @@ class Memory:
         timeout = lock_timeout or settings.lock_timeout_ms
         make = Root.create if create else Root
         opened = make(path, state=folder, lock_timeout_ms=timeout)
+        if create:
+            with opened.lock("init"):  # makes .h2ams, by which the folder is found from below
+                pass
         notes = [Degraded("state-elsewhere", why)] if why else []
         return cls(opened, settings, sources=sources, now=now, notes=notes)
 
@@ -167,38 +171,48 @@ class Memory:
         of the bodies' tokens. No text of a query is syntax but ``"quoted phrases"`` and ``curr*``.
         """
         started = time.perf_counter()
-        wanted = self.settings.recall_limit_count if limit is None else limit
         filters = Filters(
             tuple(check_kind(kind) for kind in kinds),
             tuple(tags),
             _moment(after, "after"),
             _moment(before, "before"),
-            tuple(scopes),
+            tuple(map(canonical_glob, scopes)),
         )
-        parsed = parse_query(query, max_chars=self.settings.query_chars)
         with self._index.lock:
             gate, stale = self._guard.fresh(access)
             with self._index.reading() as connection:
-                searcher = Searcher(connection, gate, self.settings, today=self._today())
-                found = searcher.search(
-                    parsed, limit=max(0, min(wanted, MOST_HITS)), filters=filters
-                )
+                found = self._recall(connection, gate, query, limit, filters, stale)
+        elapsed_ms = round((time.perf_counter() - started) * 1000, 3)
         hits = found.hits
         if min_score is not None:
             hits = tuple(hit for hit in hits if hit.score >= min_score)
         if budget is not None:
             hits = _within(hits, budget)
+        return replace(found, hits=hits, elapsed_ms=elapsed_ms)
+
+    def _recall(
+        self,
+        connection: sqlite.Connection,
+        gate: Gate,
+        query: str,
+        limit: int | None,
+        filters: Filters,
+        stale: Sequence[Degraded] = (),
+    ) -> Recall:
+        wanted = self.settings.recall_limit_count if limit is None else limit
+        parsed = parse_query(query, max_chars=self.settings.query_chars)
+        searcher = Searcher(connection, gate, self.settings, today=self._today())
+        found = searcher.search(parsed, limit=max(0, min(wanted, MOST_HITS)), filters=filters)
         degraded = [*self._degraded(), *stale]
         if found.cut_short:
-            limit_text = f"{self.settings.substring_segments_count} segments"
-            degraded.append(Degraded("substring-limit", f"substrings: only {limit_text} were read"))
+            most = f"{self.settings.substring_segments_count} segments"
+            degraded.append(Degraded("substring-limit", f"substrings: only {most} were read"))
         return Recall(
             query=query,
             keywords=parsed.keywords,
             relaxed=found.relaxed,
-            hits=hits,
+            hits=found.hits,
             searched_scopes=found.searched,
-            elapsed_ms=round((time.perf_counter() - started) * 1000, 3),
             degraded=tuple(degraded),
             dropped_terms=found.dropped_terms,
             below_gate=found.below_gate,
@@ -220,11 +234,14 @@ class Memory:
         ``budget`` in tokens, else a share of the model's ``window``. ``commit`` tells that the turn
         really happens: what the block shows counts as used. Without it no state changes.
         """
-        recall = self.recall(query, access=access, limit=self.settings.on_demand_count)
-        with self._index.lock, self._index.reading() as connection:
-            return self._turn(connection, access).block(
-                recall, budget=budget, window=window, commit=commit, language=language
-            )
+        with self._index.lock:
+            gate, stale = self._guard.fresh(access)
+            with self._index.reading() as connection:  # one state for the matches and the rest
+                most = self.settings.on_demand_count
+                recall = self._recall(connection, gate, query, most, Filters(), stale)
+                return self._turn(connection, gate, access).block(
+                    recall, budget=budget, window=window, commit=commit, language=language
+                )
 
     @_healing
     def get(self, address: str, *, access: Access | None = None) -> Record:
@@ -253,9 +270,10 @@ class Memory:
         archived: bool = False,
     ) -> tuple[Record, ...]:
         """All segments of ``scope`` (None: of all scopes) in the order of their files."""
+        named = None if scope is None else parse_scope(scope)
         with self._index.lock:
             gate, _ = self._guard.fresh(access)
-            one = None if scope is None else self._canonical(parse_scope(scope), gate)
+            one = None if named is None else self._canonical(named, gate)
             with self._index.reading() as connection:
                 reader = Reader(connection, gate)
                 if not archived:
@@ -366,7 +384,8 @@ class Memory:
         """Segments that this turn really used: picked, cited or written. They become recent."""
         known = tuple(self.get(address, access=access).address for address in addresses)
         with self._index.lock, self._index.reading() as connection:
-            self._turn(connection, access).touch(known)
+            gate = self._guard.gate(connection, access)
+            self._turn(connection, gate, access).touch(known)
 
     # -- index and hygiene: the owner's ----------------------------------------------------------
 
@@ -459,11 +478,10 @@ class Memory:
                 self._counter = counter(self.settings.encoding)
             return self._counter
 
-    def _turn(self, connection: sqlite.Connection, access: Access | None) -> Turn:
+    def _turn(self, connection: sqlite.Connection, gate: Gate, access: Access | None) -> Turn:
         from h2ams.active.registry import Registry
         from h2ams.active.turn import Turn
 
-        gate = self._guard.gate(connection, access)
         return Turn(
             Registry(self._root),
             self.store,
@@ -501,7 +519,10 @@ class Memory:
         for path in paths:
             if os.path.isabs(path):
                 path = os.path.relpath(os.path.realpath(path), self._root.path)
-            found.append(os.path.normpath(path).replace(os.sep, "/"))
+            relative = os.path.normpath(path).replace(os.sep, "/")
+            if relative != ".":
+                self._root.absolute(relative)  # UnsafePathError where it leaves the root
+            found.append(relative)
         return tuple("" if path == "." else path for path in found)
 
     # -- access and freshness --------------------------------------------------------------------

@@ -30,8 +30,9 @@ class Settings:
     """All settings. Units stand last in the names; shares are fractions of one."""
 
     # Files. Over a limit: a write is refused with a LimitError, a hand edit is read and reported.
-    max_file_bytes: int = 8 * 1024 * 1024  # larger files are reported and not indexed
+    max_file_bytes: int = 128 * 1024 * 1024  # larger files are reported and not indexed
     max_segment_chars: int = 64_000  # the engine writes no longer body; indexed, flagged, cut
+    max_indexed_chars: int = 256_000  # of one segment: what stands behind is not found
     max_header_lines: int = 64  # docs/format.md, "Where a segment begins"
     max_header_bytes: int = 16 * 1024  # the same
     max_scalar_chars: int = 1_024  # one value in a header: id, tag, source id

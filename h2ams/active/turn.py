@@ -5,6 +5,7 @@ The glue between the parts that are pure and those that read. ``Turn`` lives for
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from h2ams.active.ams import ActiveSet, task_fingerprint
 from h2ams.active.block import MemoryBlock, Rejection
 from h2ams.active.budget import total_budget
 from h2ams.active.registry import Family, Registry
+from h2ams.errors import ScopeError, StoreError
 from h2ams.index.read import Reader
 from h2ams.memory.access import Access, Gate
 from h2ams.memory.record import Recall, Record
@@ -22,6 +24,8 @@ from h2ams.settings import Settings
 from h2ams.tokens import TokenCounter
 
 RESIDENT_SCOPES = 48  # summaries considered; closer scopes first
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +119,10 @@ class Turn:
     def _resolve(self, address: str) -> str | None:
         """The full address that ``address`` (or a historical bare id) stands for now."""
         if "#" in address:
-            record = self.reader.get(*parse_address(address))
+            try:
+                record = self.reader.get(*parse_address(address))
+            except ScopeError:  # somebody edited the state file
+                return None
         else:
             record = self.reader.by_bare_id(address)
         return None if record is None else record.address
@@ -123,7 +130,11 @@ class Turn:
     def _summaries(self, recall: Recall, language: str) -> list[preflow.ScopeSummary]:
         found = []
         for scope in self._resident_scopes(recall):
-            read = self.store.summary(scope, language)
+            try:
+                read = self.store.summary(scope, language)
+            except StoreError as error:  # an unsafe link, an unreadable file: the turn goes on
+                _log.warning("%s: no summary: %s", scope, error)
+                continue
             if read is None:
                 continue
             path, summary = read

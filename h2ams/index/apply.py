@@ -15,10 +15,10 @@ from h2ams import sqlite
 from h2ams.errors import StoreError
 from h2ams.files import FileState, Root
 from h2ams.index import schema
-from h2ams.index.plan import Known
+from h2ams.index.plan import Found, Known
 from h2ams.index.row_writer import Writer
 from h2ams.index.rows import Item, Maker
-from h2ams.index.scan import Found, is_racy
+from h2ams.index.scan import is_racy
 from h2ams.memory import card, note, segment
 from h2ams.memory.layout import Role
 from h2ams.memory.legacy import union
@@ -336,7 +336,7 @@ class Applier:
                 "INSERT INTO problems VALUES (?, ?, ?, ?, ?, ?)",
                 (file.no, each.line, each.code, each.message, each.fixable, each.notice),
             )
-        self.tally.problems.extend(file.problems)
+        self.tally.problems.extend(each for each in file.problems if not each.notice)
 
 
 def _known(file: GroupFile) -> Known:

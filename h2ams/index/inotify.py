@@ -61,13 +61,13 @@ AddWatch = Callable[[int, bytes, int], int]
 class InotifyObserver:
     """One inotify descriptor over a tree of folders.
 
-    ``add_watch(descriptor, path, mask)`` gives a number or raises ``OSError``.
+    ``add_watch`` stands in for ``watch_folder``.
     """
 
     def __init__(self, path: str, listener: Listener, *, add_watch: AddWatch | None = None) -> None:
         self._base = path
         self._listener = listener
-        self._add_watch = add_watch or _add_watch
+        self._add_watch = add_watch or watch_folder
         self._lock = threading.RLock()
         self._links = Links(path)
         self._folders: dict[int, str] = {}
@@ -238,7 +238,8 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _add_watch(descriptor: int, path: bytes, mask: int) -> int:
+def watch_folder(descriptor: int, path: bytes, mask: int) -> int:
+    """The number of the watch on ``path``; ``OSError`` says why there is none."""
     return _checked(_libc().inotify_add_watch(descriptor, path, ctypes.c_uint32(mask)))
 
 

@@ -9,7 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from h2ams.index.scan import Found
+from h2ams.memory.layout import Role
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One tracked file as ``stat`` saw it."""
+
+    path: str
+    scope: str
+    name: str  # path from the scope's folder on, NFC: the same in every layout and spelling
+    role: Role
+    layout: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,7 +151,7 @@ class Maker:
         heading: str = "",
         note: bool = False,
     ) -> Row:
-        shown = redact(clean_text(body)).text
+        shown = redact(clean_text(body[: self.settings.max_indexed_chars])).text
         words, forms = words_module.analyse(shown)
         tags = tuple(map(clean_text, tags))
         labels = _labels(tags, clean_text(heading), self.scope)

@@ -17,10 +17,12 @@ from dataclasses import dataclass, field
 
 from h2ams.errors import RootError, UnsafePathError
 from h2ams.files import Root
+from h2ams.index.plan import Found
 from h2ams.memory import layout
 from h2ams.memory.layout import Place, Role
 from h2ams.memory.scope import Scope
 from h2ams.memory.segment import Problem
+from h2ams.settings import Settings
 
 # Files with these roles are kept in the table `files`; the others are read where they are needed.
 TRACKED = frozenset({Role.MEMORY, Role.CONTENT, Role.NOTE, Role.SESSION_CARD})
@@ -29,21 +31,6 @@ TRACKED = frozenset({Role.MEMORY, Role.CONTENT, Role.NOTE, Role.SESSION_CARD})
 # kernels keep times in ticks of up to 10 ms.
 RACY_NS = 20_000_000
 RACY_COARSE_NS = 2_000_000_000  # file systems that keep whole or even seconds (FAT, some network)
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """One tracked file as ``stat`` saw it."""
-
-    path: str
-    scope: str
-    name: str  # path from the scope's folder on, NFC: the same in every layout and spelling
-    role: Role
-    layout: int
-    size: int
-    mtime_ns: int
-    ctime_ns: int
-    inode: int
 
 
 @dataclass(slots=True)
@@ -76,8 +63,10 @@ def is_racy(mtime_ns: int, ctime_ns: int, read_ns: int) -> bool:
     return latest >= read_ns - window
 
 
-def scan(root: Root, folders: Iterable[str] = ("",), *, recursive: bool = True) -> Scan:
+def scan(root: Root, settings: Settings, folders: Iterable[str] = ("",)) -> Scan:
     """Walk ``folders`` (relative, ``""`` is the root) and everything below them.
+
+    A folder deeper than ``max_depth_count`` is reported and not entered.
 
     ``RootError`` where the root itself is missing or cannot be read: an absent root never looks
     like an empty one.
@@ -86,7 +75,7 @@ def scan(root: Root, folders: Iterable[str] = ("",), *, recursive: bool = True) 
     for folder in folders:
         place = place_of(folder)
         if place is not None:
-            _walk(root, folder, place, result, recursive)
+            _walk(root, folder, place, result, settings.max_depth_count)
     return result
 
 
@@ -125,10 +114,9 @@ def found_file(path: str, place: Place, role: Role, status: os.stat_result) -> F
     )
 
 
-def _walk(root: Root, top: str, top_place: Place, result: Scan, recursive: bool) -> None:
-    stack = [(top, top_place, 0)]
+def _walk(root: Root, top: str, top_place: Place, result: Scan, max_depth: int) -> None:
+    stack = [(top, top_place, top.count("/") + 1 if top else 0)]
     base = root.path
-    max_depth = 64  # a loop of bind mounts must end; settings.max_depth_count reports far earlier
     while stack:
         folder, place, depth = stack.pop()
         absolute = f"{base}/{folder}" if folder else base
@@ -150,31 +138,45 @@ def _walk(root: Root, top: str, top_place: Place, result: Scan, recursive: bool)
                 if inner.problem and not place.problem:
                     code, _, text = inner.problem.partition(": ")
                     result.problems.append(Problem(code, text or code, 0, path))
-                if recursive and depth < max_depth and not inner.problem:
-                    stack.append((path, inner, depth + 1))
+                if not inner.problem:
+                    _push(stack, path, inner, depth + 1, max_depth, result)
+            elif entry.is_symlink():
+                linked = _linked_folder(root, entry, path, place, result)
+                if linked is not None:
+                    _push(stack, path, linked, depth + 1, max_depth, result)
+                elif entry.is_file():
+                    _file(entry, path, place, result)
             else:
-                _file(root, entry, path, place, result, stack, depth, recursive)
+                _file(entry, path, place, result)
 
 
-def _file(
-    root: Root,
-    entry: os.DirEntry[str],
+def _push(
+    stack: list[tuple[str, Place, int]],
     path: str,
     place: Place,
-    result: Scan,
-    stack: list[tuple[str, Place, int]],
     depth: int,
-    recursive: bool,
+    max_depth: int,
+    result: Scan,
 ) -> None:
+    if depth <= max_depth:
+        stack.append((path, place, depth))
+    else:  # a loop of links or mounts ends here too
+        text = f"deeper than max_depth_count ({max_depth}): not read"
+        result.problems.append(Problem("too-deep", text, 0, path))
+
+
+def _linked_folder(
+    root: Root, entry: os.DirEntry[str], path: str, place: Place, result: Scan
+) -> Place | None:
+    """The place of a link to a folder inside the root; an unsafe link is reported."""
+    if entry.name.startswith(".") or not _safe_link(root, path, result) or not entry.is_dir():
+        return None
+    inner = layout.enter(place, entry.name)
+    return None if inner is None or inner.problem else inner
+
+
+def _file(entry: os.DirEntry[str], path: str, place: Place, result: Scan) -> None:
     name = entry.name
-    if entry.is_symlink():
-        if name.startswith(".") or not _safe_link(root, path, result):
-            return
-        if entry.is_dir():
-            inner = layout.enter(place, name)
-            if recursive and inner is not None and not inner.problem and depth < 8:
-                stack.append((path, inner, depth + 1))
-            return
     role, detail = layout.role(place, name)
     code, colon, text = detail.partition(": ")
     if colon:  # a quiet reason has no colon

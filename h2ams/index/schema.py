@@ -25,7 +25,8 @@ from h2ams.text import words
 SCHEMA_VERSION = 1
 LOCAL_BITS = 20  # places in one scope: 1,048,576
 LOCAL_MASK = (1 << LOCAL_BITS) - 1
-SEQUENCE_BITS = 22  # scopes in one region (project x shared/private): 4,194,304
+SEQUENCE_BITS = 22  # scopes in one region (shared or private, and a project): 4,194,304
+PROJECT_BITS = 20
 BLOCK_BITS = 12  # segments whose lengths and days share one row of `blocks`
 BLOCK_MASK = (1 << BLOCK_BITS) - 1
 
@@ -266,7 +267,7 @@ def scope_number(connection: sqlite.Connection, name: str, *, private: bool, pro
     row = sqlite.row(connection, "SELECT no FROM scopes WHERE name = ?", (name,))
     if row is not None:
         return int(row[0])
-    region = 2 * _project_number(connection, project) + int(private)
+    region = (int(private) << PROJECT_BITS) | _project_number(connection, project)
     first, last = region << SEQUENCE_BITS, ((region + 1) << SEQUENCE_BITS) - 1
     highest = sqlite.value(
         connection, "SELECT max(no) FROM scopes WHERE no BETWEEN ? AND ?", (first, last)

@@ -19,13 +19,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from h2ams import sqlite
-from h2ams.errors import RootError
+from h2ams.errors import RootError, UnsafePathError
 from h2ams.files import Root
 from h2ams.index import digest as digest_module
 from h2ams.index.apply import Applier, Clock, group_of
-from h2ams.index.plan import Known, Plan, plan_sync
+from h2ams.index.plan import Found, Known, Plan, plan_sync
 from h2ams.index.row_writer import Writer
-from h2ams.index.scan import Found, Scan, found_file, is_racy, place_of, scan
+from h2ams.index.scan import Scan, found_file, is_racy, place_of, scan
 from h2ams.index.schema import Index
 from h2ams.memory import layout
 from h2ams.memory.layout import Role
@@ -61,7 +61,7 @@ FAILED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
-    """What one sync did. ``problems`` are those of the files that were read in it.
+    """What one sync did. ``problems`` are those of the files that were read in it, without notices.
 
     ``errors`` are the problems that kept some text from being indexed as it was meant.
     """
@@ -131,17 +131,20 @@ class Syncer:
         return replace(report, elapsed_ms=(time.perf_counter() - started) * 1000)
 
     def _seen(self, targets: Sequence[str]) -> Scan:
-        return self._scan_targets(targets) if targets else scan(self.root)
+        return self._scan_targets(targets) if targets else scan(self.root, self.settings)
 
     def _scan_targets(self, targets: Sequence[str]) -> Scan:
-        folders, files = [], []
+        folders, files, problems = [], [], []
         for target in targets:
-            absolute = self.root.absolute(target)
-            if os.path.isdir(absolute):
-                folders.append(target)
-            else:
-                files.append(target)
-        seen = scan(self.root, folders)
+            try:
+                is_folder = os.path.isdir(self.root.absolute(target))
+            except UnsafePathError as error:  # it became a link that leads outside: not read
+                problems.append(Problem("unsafe-link", error.message, 0, target))
+                continue
+            (folders if is_folder else files).append(target)
+        seen = scan(self.root, self.settings, folders)
+        seen.problems += problems
+        seen.skipped_links += len(problems)
         for path in files:
             found = self._stat(path)
             if found is not None:
@@ -362,7 +365,7 @@ class Syncer:
     def rebuild(self) -> SyncReport:
         """Make the whole index anew from the files; readers go on with the old one meanwhile."""
         started = time.perf_counter()
-        seen = scan(self.root)
+        seen = scan(self.root, self.settings)
         aside = f"{self.index.path}.new-{os.getpid()}-{time.monotonic_ns():x}"
         fresh = Index(aside, encoding=self.index.encoding)
         try:

@@ -16,8 +16,9 @@ from h2ams.errors import StoreError
 from h2ams.files import Root
 from h2ams.index import digest
 from h2ams.index.apply import GroupFile, group_of, parse_file, unite, wanted_items
+from h2ams.index.plan import Found
 from h2ams.index.rows import Maker
-from h2ams.index.scan import Found, scan
+from h2ams.index.scan import scan
 from h2ams.index.schema import Index
 from h2ams.memory.layout import Role
 from h2ams.memory.scope import parse_scope
@@ -92,7 +93,7 @@ def _stale_digest(connection: sqlite.Connection) -> str:
 
 def _files_digest(root: Root, settings: Settings, pending: set[str]) -> str:
     groups: dict[tuple[str, str], list[Found]] = defaultdict(list)
-    for found in scan(root).files.values():
+    for found in scan(root, settings).files.values():
         if found.role is not Role.SESSION_CARD:
             groups[group_of(found.scope, found.name, found.role.value)].append(found)
     total = "0"

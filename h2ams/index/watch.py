@@ -70,7 +70,7 @@ class Watching:
 
         True only while the kernel itself can be asked (Linux, local file system, no links that are
         followed): it queues an event before the writing call returns, and the queue is emptied
-        here. Costs a few microseconds. Not seen are changes that make no event at all: through a
+        here. Costs some ten microseconds. Not seen are changes that make no event at all: through a
         hard link or a mount elsewhere, or a writable memory map. False means only: compare.
         """
         ask = self._ask
@@ -280,8 +280,8 @@ class _Watch:
         elif observer is not None and not observer.is_alive():
             self._tell(OBSERVER, "the source of events ended; it was started anew")
             self._open()
-        elif self._complete and _identity(self.syncer.index.path) != self._index_identity:
-            self._sync_all()  # the index was removed or made anew by another process
+        elif self._complete and self._index_is_new():
+            self._sync_all()
         elif now >= self._next_scan_ms:
             with self._wake:
                 idle = self._batch.is_empty
@@ -349,9 +349,8 @@ class _Watch:
             self._failed(work, error)
             return
         now = self.now_ms()
-        index = _identity(self.syncer.index.path)
-        is_new = self.syncer.index.made_new or index != self._index_identity
-        self._index_identity = index
+        is_new = self._index_is_new()
+        self._index_identity = _identity(self.syncer.index.path)
         with self._wake:
             self._syncing = False
             self._batch = self._batch.succeeded().with_again(again, now + AGAIN_MS)
@@ -412,8 +411,13 @@ class _Watch:
             settled
             and observer.is_alive()
             and _identity(self.root.path) == self._identity
-            and _identity(self.syncer.index.path) == self._index_identity
+            and not self._index_is_new()
         )
+
+    def _index_is_new(self) -> bool:
+        """Whether the index was removed or set aside, here or by another process."""
+        index = self.syncer.index
+        return index.made_new or _identity(index.path) != self._index_identity
 
     # -- telling ---------------------------------------------------------------------------------
 

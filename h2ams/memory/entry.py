@@ -49,6 +49,34 @@ class Segment:
         put(self, "updated_at", _time_text(self.updated_at))
 
 
+def of_normal_values(
+    body: str,
+    id: str,
+    scope: str,
+    kind: str,
+    tags: tuple[str, ...],
+    source_messages: tuple[str, ...],
+    created_at: str,
+    updated_at: str,
+) -> Segment:
+    """A segment of values that need no normalising, without looking at them again.
+
+    For the reader of the writer's exact form, which lets nothing else through: a third of the time
+    of reading a file. ``Segment(...)`` with the same values is equal to it (property test).
+    """
+    made = object.__new__(Segment)
+    put = object.__setattr__
+    put(made, "body", body)
+    put(made, "id", id)
+    put(made, "scope", scope)
+    put(made, "kind", kind)
+    put(made, "tags", tags)
+    put(made, "source_messages", source_messages)
+    put(made, "created_at", created_at)
+    put(made, "updated_at", updated_at)
+    return made
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A segment with its place in a ``Document``.

@@ -54,7 +54,7 @@ _SIMPLE_COMMENT = re.compile(rf"(?:#[ -~{WIDE}]*+)?\r?")
 _ITEMS = re.compile(_ITEM)
 
 _SEVEN = "|".join(KEYS)
-_NAMES_A_KEY = re.compile(rf"(?:\A|[\s{{,'\"?])(?:{_SEVEN})['\"]?[ \t]*+:")
+_NAMES_A_KEY = re.compile(rf"(?:\A|[\s{{,'\"?])(?:{_SEVEN})['\"]?\s*+:")
 _KEY_AT_LINE = re.compile(rf"^['\"]?(?:{_SEVEN})['\"]?[ \t]*+:(?:[ \t\r]|$)", re.MULTILINE)
 _HEADER_LINE = re.compile(r"[ \t#]|-(?:[ \t\r]|$)|[\w\"'.][\w\"'. /-]{0,127}:(?:[ \t\r]|$)")
 

@@ -15,7 +15,7 @@ from datetime import datetime
 
 from h2ams.memory import header as headers
 from h2ams.memory import spans, values
-from h2ams.memory.entry import Document, Entry, Segment
+from h2ams.memory.entry import Document, Entry, Segment, of_normal_values
 from h2ams.memory.header import Header
 from h2ams.memory.spans import Span
 from h2ams.memory.values import Problem
@@ -43,7 +43,7 @@ def parse(data: bytes, *, settings: Settings = DEFAULTS, now: datetime | None = 
         problem = Problem("over-limit", message, 1)
         return with_values(document, problems=(problem,), read_only="the file is too big")
     found = spans.scan(document.text, settings)
-    reader = _Reader(document.text, settings, now)
+    reader = _Reader(document, settings, now)
     entries = reader.read(spans.spans_of(document.text, found))
     reader.report(found.problems)
     ends_file = found.blocks and not document.text[found.blocks[-1][1] :].strip()
@@ -107,9 +107,10 @@ class _Lines:
 class _Reader:
     """Makes entries of spans and collects problems."""
 
-    def __init__(self, text: str, settings: Settings, now: datetime | None) -> None:
+    def __init__(self, document: Document, settings: Settings, now: datetime | None) -> None:
         self.problems: list[Problem] = []
-        self._text = text
+        self._text = document.text
+        self._is_clean = not document.read_only  # no surrogates that stand for bad bytes
         self._settings = settings
         self._now = now
 
@@ -181,10 +182,14 @@ class _Reader:
                     facts[key] = None
             return self._from_values(facts, (), body, line)
         self._check_times(created, updated, line)
-        ids = headers.list_items(sources)
-        if '"' in sources:  # bare items are ids as they stand
+        labels, ids = headers.list_items(tags), headers.list_items(sources)
+        if '"' in tags or len(set(labels)) < len(labels):  # bare items are normal as they stand
+            labels = values.clean_tags(labels)
+        if '"' in sources or len(set(ids)) < len(ids):
             ids = self._sources(ids, line)
-        return Segment(body, name, scope, kind, headers.list_items(tags), ids, created, updated)
+        if body[:1].isspace() or not self._is_clean:
+            body = values.trim_blank_lines(values.clean_text(body))
+        return of_normal_values(body, name, scope, kind, labels, ids, created, updated)
 
     def _from_values(
         self, facts: Mapping[str, object], unknown: tuple[str, ...], body: str, line: int

@@ -97,6 +97,14 @@ def parse_scope(text: str) -> Scope:
     return Scope(text)
 
 
+def canonical_glob(text: str) -> str:
+    """A pattern of scope names in the spelling that names have: NFC, ``sessions/`` for its old
+    names."""
+    pattern = unicodedata.normalize("NFC", text)
+    family, slash, rest = pattern.partition("/")
+    return f"sessions/{rest}" if slash and family in HISTORICAL else pattern
+
+
 def parse_address(text: str) -> tuple[Scope, str]:
     """Scope and id of ``scope#id`` (``id`` may carry ``~2``: the second of that id in the scope).
 

@@ -103,7 +103,11 @@ def replace(
     for raw in _candidates(document.text, entry, segment, newline, settings):
         read = parse((raw + newline).encode("utf-8", "surrogateescape"), settings=settings).entries
         if len(read) == 1 and read[0].segment == segment and not read[0].read_only:
-            if entry.crlf and raw.endswith("\r") and document.text.startswith("\n", entry.end):
+            if (
+                raw.endswith("\r")
+                and newline == "\r\n"
+                and document.text.startswith("\n", entry.end)
+            ):
                 raw += "\r"  # or the body's own \r would be taken for half a line break
             text = document.text[: entry.start] + raw + document.text[entry.end :]
             return _encode(document, text)
@@ -166,10 +170,12 @@ def _check_writable(document: Document, reason: str, force: bool) -> None:
 
 
 def _line_break(entry: Entry, document: Document) -> str:
-    """The line break that an entry is read with; for a single line the one it may get."""
-    if entry.crlf or "\n" not in entry.raw:
-        return "\r\n" if entry.crlf or entry.raw.endswith("\r") else document.newline
-    return "\n"
+    """The line break that an entry is read with; at the file's end the one that it may get."""
+    if entry.crlf:
+        return "\r\n"
+    if "\n" in entry.raw or entry.end < len(document.text):
+        return "\n"
+    return "\r\n" if entry.raw.endswith("\r") else document.newline
 
 
 def _facts(segment: Segment) -> dict[str, Value]:

@@ -133,12 +133,12 @@ def spans_of(text: str, found: Scan) -> list[Span]:
 
 def stands_alone(body: str, settings: Settings) -> bool:
     """Whether ``body`` is read as one body and nothing else, whatever segments follow it."""
-    if "---" not in body and not any(marker in body for marker in _MARKERS):
-        return not body.endswith("-->") or _behind_comments(body, 0, len(body)) == len(body)
-    found = scan(body + "\n\n---\n", settings)
-    if found.headers or found.markers_count or found.open_fence is not None:
-        return False
-    return not body.endswith("-->") or _behind_comments(body, 0, len(body)) == len(body)
+    if "---" in body or any(marker in body for marker in _MARKERS):
+        found = scan(body + "\n\n---\n", settings)
+        if found.headers or found.markers_count or found.open_fence is not None:
+            return False
+    end = len(body.rstrip())
+    return not body.endswith("-->", 0, end) or _behind_comments(body, 0, end) == end
 
 
 def is_protected_line(line: str) -> bool:

@@ -6,6 +6,7 @@ errors cost one argument parser.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -64,20 +65,26 @@ class Call:
             return None
         from h2ams.memory.access import Access
 
+        def text(word: str | None, what: str) -> str | None:
+            return None if word is None else checked_text(word, what)
+
         return Access(
-            session=args.session,
-            chat=args.chat,
-            vp=args.vp,
-            agent=args.agent,
+            session=text(args.session, "--session"),
+            chat=text(args.chat, "--chat"),
+            vp=text(args.vp, "--vp"),
+            agent=text(args.agent, "--agent"),
             user=False if args.user == "no" else args.user,
-            related_sessions=tuple(split_commas(args.related)),
-            scopes=tuple(split_commas(args.also)),
+            related_sessions=tuple(split_commas(args.related, "--related")),
+            scopes=tuple(split_commas(args.also, "--also")),
         )
 
     def owner_only(self, what: str) -> None:
         """Refuse a command that an access other than the owner's must not run."""
         if self.access() is not None:
-            raise AccessError(f"{what} is for the owner only", hint="leave out the access flags")
+            raise AccessError(
+                f"{what} works on the whole folder: it is the owner's",
+                hint="leave the access flags out",
+            )
 
     def text(self, word: str, what: str) -> str:
         """The text that ``word`` gives: itself, or all of standard input for ``-``."""
@@ -87,12 +94,19 @@ class Call:
 
 
 def checked_text(word: str, what: str) -> str:
-    """``word``, if it came as valid text: bytes that are no UTF-8 arrive as lone surrogates."""
+    """``word`` as text. Bytes that the locale could not decode came as lone surrogates: they are
+    read as UTF-8 (a locale without any characters beyond ASCII), or refused.
+    """
+    if word.isascii():
+        return word
     try:
-        word.encode("utf-8")
-    except UnicodeEncodeError:
+        return os.fsencode(word).decode("utf-8") if _is_broken(word) else word
+    except UnicodeError:
         raise UsageError(f"{what} is not valid UTF-8", hint="give it in UTF-8") from None
-    return word
+
+
+def _is_broken(word: str) -> bool:
+    return any("\ud800" <= char <= "\udfff" for char in word)
 
 
 def read_stdin(what: str) -> str:
@@ -109,9 +123,10 @@ def read_stdin(what: str) -> str:
         ) from None
 
 
-def split_commas(values: Iterable[str]) -> list[str]:
+def split_commas(values: Iterable[str], what: str) -> list[str]:
     """The parts of all ``values``; for names that cannot hold a comma."""
-    return [part.strip() for value in values for part in value.split(",") if part.strip()]
+    parts = [part.strip() for value in values for part in checked_text(value, what).split(",")]
+    return [part for part in parts if part]
 
 
 def add_query(parser: CommandParser) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from h2ams.surfaces.cli_common import DONE, Call, add_query, query_text
-from h2ams.surfaces.cli_parser import Command, CommandParser
-from h2ams.surfaces.output import to_json
+from h2ams.surfaces.cli_parser import Command, CommandParser, whole
+from h2ams.surfaces.output import score_terms, to_json
 
 if TYPE_CHECKING:
     from h2ams.active.block import Item, MemoryBlock
@@ -23,9 +23,9 @@ _REASONS = {
 
 def _configure(parser: CommandParser) -> None:
     add_query(parser)
-    parser.option("--budget", metavar="TOKENS", type=int, help="the block never exceeds this")
+    parser.option("--budget", metavar="TOKENS", type=whole, help="the block never exceeds this")
     parser.option(
-        "--window", metavar="TOKENS", type=int, help="the model's window: the budget is a share"
+        "--window", metavar="TOKENS", type=whole, help="the model's window: the budget is a share"
     )
     parser.option("--language", metavar="LANG", default="en", help="en or zh (default en)")
     parser.option(
@@ -81,9 +81,8 @@ def _explain(call: Call, block: MemoryBlock) -> None:
 
 
 def _why(item: Item) -> str:
-    terms = sorted(item.terms.items(), key=lambda term: -abs(term[1]))
     why = [f"score {item.score:.3f}"] if item.terms else []
-    why += [f"{name} {value:.3f}" for name, value in terms]
+    why += score_terms(item.terms)
     if item.source_session:
         why.append(f"from session {item.source_session}")
     if item.cut:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from h2ams.errors import ConfigError, H2amsError, ReadOnlyError, UsageError
 from h2ams.surfaces import cli_shapes
-from h2ams.surfaces.cli_common import Call, add_dry_run, add_expect, add_force
+from h2ams.surfaces.cli_common import Call, add_dry_run, add_expect, add_force, checked_text
 from h2ams.surfaces.cli_parser import Command, CommandParser
 from h2ams.surfaces.cli_write import add_segment_options, options_text, told
 
@@ -58,7 +58,7 @@ def _update(
 ) -> WriteResult:
     args = call.args
     return memory.update(
-        args.address,
+        checked_text(args.address, "the address"),
         body=body,
         kind=args.kind,
         tags=None if args.tag is None else options_text(args.tag, "a tag"),
@@ -71,7 +71,13 @@ def _update(
 
 
 def _edit_in_editor(call: Call, memory: Memory) -> WriteResult:
-    record = memory.get(call.args.address, access=call.access())
+    record = memory.get(checked_text(call.args.address, "the address"), access=call.access())
+    if record.is_note:
+        raise ReadOnlyError(
+            f"{record.address} is a section of a note",
+            hint=f"edit {record.path}:{record.line} itself",
+            path=record.path,
+        )
     if record.over_limit:  # the index keeps only the beginning: the rest would be lost
         raise ReadOnlyError(
             f"{record.address} is too long to be edited here",
@@ -79,7 +85,7 @@ def _edit_in_editor(call: Call, memory: Memory) -> WriteResult:
             path=record.path,
         )
     expect = record.digest if call.args.expect is None else call.args.expect
-    # Refusals (a note, another's scope, a changed digest) come before anybody types anything.
+    # Refusals (another's scope, a changed digest) come before anybody types anything.
     unchanged = _update(call, memory, body=record.body, expect=expect, dry_run=True)
     original = record.body.strip("\r\n")
     with _private_file(call, original) as path:
@@ -105,7 +111,8 @@ def _private_file(call: Call, body: str) -> Iterator[str]:
 
     folder = mkdtemp(prefix="h2ams-edit-")  # 0700
     path = os.path.join(folder, "body.md")
-    with open(path, "x", encoding="utf-8", errors="surrogateescape", newline="") as file:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
         file.write(body + "\n")
     keep = False
     try:

@@ -134,6 +134,13 @@ def _add(
     return adder(*names, **how)
 
 
+def whole(text: str) -> int:
+    """A whole number of 0 or more: the ``type`` of counts and budgets."""
+    if not text.isascii() or not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
+    return int(text)
+
+
 def _looks_like_option(word: str) -> bool:
     """Whether a word is an option; a negative number is not: no option begins with a digit."""
     return len(word) > 1 and word.startswith("-") and not word[1].isdecimal()

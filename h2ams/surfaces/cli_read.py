@@ -13,8 +13,8 @@ from h2ams.surfaces.cli_common import (
     query_text,
     split_commas,
 )
-from h2ams.surfaces.cli_parser import Command, CommandParser
-from h2ams.surfaces.output import first_line
+from h2ams.surfaces.cli_parser import Command, CommandParser, whole
+from h2ams.surfaces.output import first_line, score_terms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ LIST_CHARS = 80
 
 def _configure_recall(parser: CommandParser) -> None:
     add_query(parser)
-    parser.option("-n", "--limit", metavar="N", type=int, help="at most this many matches")
+    parser.option("-n", "--limit", metavar="N", type=whole, help="at most this many matches")
     parser.option(
         "--kind",
         metavar="KIND",
@@ -49,7 +49,7 @@ def _configure_recall(parser: CommandParser) -> None:
         help="only in this scope, * matches within it; may be repeated",
     )
     parser.option("--min-score", metavar="X", type=float, help="only matches scored X or better")
-    parser.option("--budget", metavar="TOKENS", type=int, help="stop before this many tokens")
+    parser.option("--budget", metavar="TOKENS", type=whole, help="stop before this many tokens")
     parser.option("--explain", action="store_true", help="show each score's terms")
 
 
@@ -60,11 +60,11 @@ def _recall(call: Call) -> int:
             query_text(call),
             access=call.access(),
             limit=args.limit,
-            kinds=tuple(split_commas(args.kind)),
+            kinds=tuple(split_commas(args.kind, "--kind")),
             tags=tuple(checked_text(tag, "a tag") for tag in args.tag or ()),
             after=args.after,
             before=args.before,
-            scopes=tuple(split_commas(args.scope)),
+            scopes=tuple(split_commas(args.scope, "--scope")),
             min_score=args.min_score,
             budget=args.budget,
         )
@@ -101,7 +101,7 @@ def _print_notes(call: Call, found: Recall) -> None:
     if found.dropped_terms:
         note(f"not looked up, too many words: {' '.join(found.dropped_terms)}")
     if not found.hits:
-        note(f"nothing matches in {len(found.searched_scopes)} scopes")
+        note(f"nothing matches (scopes searched: {len(found.searched_scopes)})")
     elif found.relaxed:
         note("no exact match; these match in part")
 
@@ -111,8 +111,7 @@ def _print_hit(call: Call, place: int, found: Hit, *, explain: bool) -> None:
     call.output.line(f"{place}. ", (record.address, "address"), *_facts(record))
     score = f"{found.score:.3f}"
     if explain:
-        terms = sorted(found.terms.items(), key=lambda term: -abs(term[1]))
-        score += " = " + (" + ".join(f"{name} {value:.3f}" for name, value in terms) or "0")
+        score += " = " + (" + ".join(score_terms(found.terms)) or "0")
         score += f"; matched: {' '.join(found.matched) or 'nothing'}"
     call.output.line((f"   {record.path}:{record.line}  score {score}", "dim"))
     lines = [line for line in record.body.splitlines() if line.strip()]
@@ -138,8 +137,9 @@ def _configure_list(parser: CommandParser) -> None:
 
 def _list(call: Call) -> int:
     args = call.args
+    scope = None if args.scope is None else checked_text(args.scope, "the scope")
     with call.open() as memory, call.output.working("reading"):
-        records = memory.list(args.scope, access=call.access(), archived=args.archived)
+        records = memory.list(scope, access=call.access(), archived=args.archived)
     _print_list(call, records)
     call.output.document({"segments": [cli_shapes.segment(each) for each in records]})
     return DONE
@@ -159,7 +159,7 @@ def _configure_show(parser: CommandParser) -> None:
 
 def _show(call: Call) -> int:
     with call.open() as memory:
-        record = memory.get(call.args.address, access=call.access())
+        record = memory.get(checked_text(call.args.address, "the address"), access=call.access())
     line = call.output.line
     values = {
         "address": record.address,

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 def add_segment_options(parser: CommandParser, *, kind: str | None) -> None:
     """``--kind --tag --source``; ``kind`` is the default, ``None`` where leaving it out is fine."""
     default = f" (default {kind})" if kind else ""
-    parser.option(
-        "--kind", metavar="KIND", choices=KINDS, default=kind, help=", ".join(KINDS) + default
-    )
+    parser.option("--kind", metavar="KIND", default=kind, help=", ".join(KINDS) + default)
     parser.option(
         "--tag",
         metavar="TAG",
@@ -73,13 +71,16 @@ def _configure_remember(parser: CommandParser) -> None:
 
 
 def _remember(call: Call) -> int:
+    from h2ams.memory.values import check_kind
+
     args = call.args
+    kind = check_kind(args.kind)  # before a missing folder is made
     body = call.text(args.text, "the text")
     with call.open(create=not args.dry_run) as memory:
         result = memory.remember(
-            args.scope,
+            checked_text(args.scope, "the scope"),
             body,
-            kind=args.kind,
+            kind=kind,
             tags=options_text(args.tag, "a tag"),
             source_messages=options_text(args.source, "a message id"),
             access=call.access(),
@@ -114,12 +115,13 @@ def _forget(call: Call) -> int:
     args = call.args
     if args.undo and (args.purge or args.dry_run or args.expect is not None):
         raise UsageError("--undo goes with no other option of forget", hint="h2ams forget --help")
+    address = checked_text(args.address, "the address")
     with call.open() as memory:
         if args.undo:
-            result = memory.unforget(args.address, access=call.access())
+            result = memory.unforget(address, access=call.access())
         else:
             result = memory.forget(
-                args.address,
+                address,
                 access=call.access(),
                 expect=args.expect,
                 force=args.force,

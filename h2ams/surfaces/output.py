@@ -69,6 +69,12 @@ def first_line(text: str, limit: int) -> str:
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 
+def score_terms(terms: Mapping[str, float]) -> list[str]:
+    """The terms of a score that count, the greatest first: ``bm25 1.047``."""
+    ranked = sorted(terms.items(), key=lambda term: -abs(term[1]))
+    return [f"{name} {value:.3f}" for name, value in ranked if value]
+
+
 def encodable(text: str) -> str:
     """``text`` that UTF-8 can encode: lone surrogates (bytes of broken files) become U+FFFD."""
     try:

@@ -18,6 +18,7 @@ import threading
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from operator import add
 from typing import Literal
@@ -37,6 +38,7 @@ MAX_WHOLE_CHARS = 256  # longer compounds (URLs) have no whole form, only parts
 MAX_STEM_CHARS = 40  # longer runs of letters are no words
 MAX_CACHED_CHUNK_CHARS = 64
 CACHED_CHUNKS = 65_536  # about 20 MB when full
+CACHED_QUERY_CHUNKS = 8_192
 SLICE_CHARS = 65_536  # work on long runs is done in slices to bound memory
 
 TermKind = Literal["word", "identifier", "phrase", "prefix", "pair"]
@@ -359,6 +361,12 @@ def _want_phrase(text: str) -> Iterator[_Wanted]:
         yield _Wanted(Term(shown, "phrase", tuple(tokens), quoted=True), None, shown, None)
 
 
+@lru_cache(CACHED_QUERY_CHUNKS)
+def _want_again(chunk: str) -> tuple[_Wanted, ...]:
+    """What a short chunk outside quotations asks for: questions share most of their words."""
+    return tuple(_want_chunk(chunk, quoted=False))
+
+
 def _wanted(text: str) -> Iterator[_Wanted]:
     segments = text.translate(_QUOTES).split('"')
     for number, segment in enumerate(segments):
@@ -366,7 +374,10 @@ def _wanted(text: str) -> Iterator[_Wanted]:
         if quoted:
             yield from _want_phrase(segment)
         for chunk in segment.split():
-            yield from _want_chunk(chunk, quoted)
+            if quoted or len(chunk) > MAX_CACHED_CHUNK_CHARS:
+                yield from _want_chunk(chunk, quoted)
+            else:
+                yield from _want_again(chunk)
 
 
 def _clip(text: str, max_chars: int) -> str:

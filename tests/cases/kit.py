@@ -1,24 +1,20 @@
-"""What the tests of reported cases share: one folder, questions, and processes of another user."""
+"""What the tests of reported cases share: one folder, questions, and processes."""
 
 from __future__ import annotations
 
 import json
 import logging
-import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from folder import ids, opened, segment_text, write
+from folder import NOW, ids, opened, segment_text, write
 from hypothesis import settings
 from surfaces.command_line import Done, h2ams
 
 from h2ams import Memory
 
-NOBODY = 65534
 # Each example makes a folder and an index: about a sixth of what the profile asks for.
 few = settings(max_examples=max(10, settings().max_examples // 6))
 
@@ -70,7 +66,8 @@ def silent() -> Iterator[None]:
 def cli(root: Path, *words: str, **how: Any) -> Done:
     """``h2ams`` on ``root`` in a process of its own, without an encoder to load."""
     words = (*words, "--root", str(root), "--set", "encoding=estimate")
-    return h2ams(*words, cwd=how.pop("cwd", root.parent), **how)
+    how["env"] = {"H2AMS_NOW": NOW.isoformat()} | how.get("env", {})
+    return h2ams(*words, cwd=root.parent, **how)
 
 
 def document(done: Done) -> Any:
@@ -83,31 +80,6 @@ def cli_ids(root: Path, query: str, *words: str, **how: Any) -> list[str]:
     done = cli(root, "recall", query, "--json", *words, **how)
     assert done.code == 0, done
     return [hit["id"] for hit in document(done)["hits"]]
-
-
-@contextmanager
-def unprivileged(tmp_path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """A folder and what a process needs for which modes count (root may read anything)."""
-    if os.geteuid() != 0:
-        yield tmp_path, {}
-        return
-    folder = Path(tempfile.mkdtemp(prefix="h2ams-cases-"))
-    try:
-        os.chown(folder, NOBODY, NOBODY)
-        yield folder, {"user": NOBODY, "group": NOBODY, "extra_groups": []}
-    finally:
-        for path, _, _ in os.walk(folder):
-            os.chmod(path, 0o700)
-        shutil.rmtree(folder)
-
-
-def give_away(folder: Path) -> None:
-    """Make everything below ``folder`` belong to the user of ``unprivileged``."""
-    if os.geteuid() != 0:
-        return
-    for path, folders, files in os.walk(folder):
-        for name in ("", *folders, *files):
-            os.chown(os.path.join(path, name), NOBODY, NOBODY, follow_symlinks=False)
 
 
 @contextmanager
@@ -134,7 +106,6 @@ __all__ = [
     "cli_ids",
     "document",
     "few",
-    "give_away",
     "ids",
     "index_rows",
     "mode",
@@ -142,6 +113,5 @@ __all__ = [
     "segment_text",
     "segments",
     "silent",
-    "unprivileged",
     "write",
 ]

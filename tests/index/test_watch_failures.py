@@ -12,17 +12,18 @@ from pathlib import Path
 
 import apsw
 import pytest
+from index.watch_kit import LINUX, Ear, Watched, faster, segment, wait_until
 
 from h2ams.errors import StoreError
 from h2ams.files import Root
-from h2ams.index.inotify import InotifyObserver, _add_watch, remote_type
+from h2ams.index.inotify import InotifyObserver, remote_type, watch_folder
 from h2ams.index.observers import Listener, Loss, Observer, WatchdogObserver
 from h2ams.index.sync import Syncer, SyncReport
 from h2ams.index.watch import PUBLISHED_S, default_observer, published_troubles
 from h2ams.index.watch_plan import Entry
 
-from index.watch_kit import LINUX, Watched, faster, segment, wait_until
-
+# watchdog's own thread ends by this on Linux where warnings are errors
+pytestmark = pytest.mark.filterwarnings("ignore:Callback with id:RuntimeWarning")
 only_linux = pytest.mark.skipif(not LINUX, reason="inotify")
 
 
@@ -141,7 +142,6 @@ def test_a_root_that_vanishes_loses_no_rows_and_is_taken_up_again(tmp_path: Path
     with Watched(tmp_path) as watched:
         for number in range(50):
             watched.put(f"chat/{number}/memory.md", f"text{number}")
-        outside = Watched(tmp_path)  # the index is in the root: keep a handle on it
         watched.started()
         os.rename(watched.path, tmp_path / "away")
         message = watched.until_told("watch-root")
@@ -158,7 +158,6 @@ def test_a_root_that_vanishes_loses_no_rows_and_is_taken_up_again(tmp_path: Path
         watched.until_found("plums")
         assert len(watched.bodies()) == 51
         assert not watched.watching.troubles
-        outside.index.close()
 
 
 def test_an_empty_folder_in_the_place_of_the_root_removes_nothing(tmp_path: Path) -> None:
@@ -198,7 +197,7 @@ def test_a_removed_root_is_never_made_again(tmp_path: Path) -> None:
         shutil.rmtree(watched.path)
         watched.until_told("watch-root")
         watched.stop.set()
-        watched.thread.join()
+        watched.wait_for_end()
         assert not watched.path.exists()
 
 
@@ -257,7 +256,7 @@ def limited(folders: int) -> Callable[[str, Listener], Observer]:
         left[0] -= 1
         if left[0] < 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return _add_watch(descriptor, path, mask)
+        return watch_folder(descriptor, path, mask)
 
     return lambda path, listener: InotifyObserver(path, listener, add_watch=add_watch)
 
@@ -292,6 +291,29 @@ def test_a_limit_that_is_met_later_is_told_and_nothing_is_missed(tmp_path: Path)
         watched.put("topic/t19/memory.md", "pears")
         watched.until_found("pears")
         wait_until(watched.is_right, "the index is right")
+
+
+@only_linux
+def test_a_folder_that_becomes_readable_is_watched_from_then_on(tmp_path: Path) -> None:
+    readable = False
+
+    def add_watch(descriptor: int, path: bytes, mask: int) -> int:
+        if path.endswith(b"chat/1") and not readable:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return watch_folder(descriptor, path, mask)
+
+    def observer(path: str, listener: Listener) -> Observer:
+        return InotifyObserver(path, listener, add_watch=add_watch)
+
+    with Watched(tmp_path, observer=observer) as watched:
+        watched.put("chat/1/deep/note.md", "apples")
+        watched.started()
+        readable = True
+        os.chmod(watched.path / "chat/1", 0o755)
+        wait_until(lambda: len(watched.reports) == 2, "the folder is looked at")
+        watched.put("chat/1/memory.md", "pears")
+        watched.until_found("pears")
+        assert not watched.told
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOSPC])
@@ -383,7 +405,7 @@ def test_another_process_can_say_that_a_watch_is_in_trouble(tmp_path: Path) -> N
         assert published_troubles(other, now_s=time.time()) == tuple(watched.told)
         assert published_troubles(other, now_s=time.time() + PUBLISHED_S + 1) == ()
         watched.stop.set()
-        watched.thread.join()
+        watched.wait_for_end()
         assert published_troubles(other, now_s=time.time()) == ()
 
 
@@ -421,9 +443,10 @@ def test_a_settled_watch_means_that_no_write_before_it_is_missing(tmp_path: Path
         assert settled
 
 
-@pytest.mark.filterwarnings("ignore:Callback with id:RuntimeWarning")  # watchdog's own, on Linux
 @pytest.mark.parametrize("observer", [default_observer, WatchdogObserver])
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(
+    "seed", [1, 2, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 20))]
+)
 def test_after_any_changes_the_index_is_what_a_rebuild_would_give(
     tmp_path: Path, observer: Callable[[str, Listener], Observer], seed: int
 ) -> None:
@@ -466,17 +489,6 @@ def _change_something(
 
 @only_linux
 def test_the_observer_itself_tells_of_each_change_before_drain_returns(tmp_path: Path) -> None:
-    class Ear:
-        def __init__(self) -> None:
-            self.heard: list[tuple[str, Entry]] = []
-            self.losses: list[Loss] = []
-
-        def changed(self, path: str, entry: Entry) -> None:
-            self.heard.append((path, entry))
-
-        def lost(self, loss: Loss, reason: str) -> None:
-            self.losses.append(loss)
-
     (tmp_path / "root/chat/1").mkdir(parents=True)
     ear = Ear()
     observer = InotifyObserver(str(tmp_path / "root"), ear)

@@ -7,16 +7,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 from h2ams.files import Root
 from h2ams.index.inotify import InotifyObserver
-from h2ams.index.observers import ObserverFactory, WatchdogObserver
+from h2ams.index.observers import Loss, ObserverFactory, WatchdogObserver
 from h2ams.index.schema import Index
 from h2ams.index.sync import Syncer, SyncReport
 from h2ams.index.verify import verify
 from h2ams.index.watch import Watching, default_observer, watch
+from h2ams.index.watch_plan import Entry
 from h2ams.settings import Settings
 from h2ams.text.words import analyse
 
@@ -64,45 +66,46 @@ class Watched:
         self.watching = Watching()
         self.reports: list[SyncReport] = []
         self.told: list[tuple[str, str]] = []
-        self.error: BaseException | None = None
-        self.thread = threading.Thread(target=self._run, name="test-watch")
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="test-watch")
+        self._running: Future[None] | None = None
 
     def _run(self) -> None:
-        try:
-            watch(
-                self.root,
-                self.syncer,
-                self.settings,
-                stop=self.stop,
-                on_sync=self.reports.append,
-                report=lambda code, message: self.told.append((code, message)),
-                watching=self.watching,
-                observer_factory=self.observer,
-            )
-        except BaseException as error:
-            self.error = error
+        watch(
+            self.root,
+            self.syncer,
+            self.settings,
+            stop=self.stop,
+            on_sync=self.reports.append,
+            report=lambda code, message: self.told.append((code, message)),
+            watching=self.watching,
+            observer_factory=self.observer,
+        )
 
     def __enter__(self) -> Watched:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop.set()
-        if self.thread.ident:
-            self.thread.join(PATIENCE_S)
-        assert not self.thread.is_alive()
-        self.index.close()
-        if self.error is not None:
-            raise self.error
+        try:
+            self.wait_for_end()
+        finally:
+            self._pool.shutdown(wait=False)
+            self.index.close()
 
     def begin(self) -> Watched:
-        self.thread.start()
+        self._running = self._pool.submit(self._run)
         return self
 
     def started(self) -> Watched:
         """Start the watch and wait for its first sync."""
-        self.begin()
-        wait_until(lambda: bool(self.reports) or self.error is not None, "the first sync")
+        running = self.begin()._running
+        wait_until(lambda: bool(self.reports) or running.done(), "the first sync")
         return self
+
+    def wait_for_end(self) -> None:
+        """Raises what the watch raised."""
+        if self._running is not None:
+            self._running.result(PATIENCE_S)
 
     # -- files -----------------------------------------------------------------------------------
 
@@ -156,6 +159,20 @@ class Watched:
     def is_right(self) -> bool:
         """Whether the index is what a rebuild would give."""
         return verify(self.root, self.index, self.settings).ok
+
+
+class Ear:
+    """A listener that keeps what it heard."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, Entry]] = []
+        self.losses: list[Loss] = []
+
+    def changed(self, path: str, entry: Entry) -> None:
+        self.heard.append((path, entry))
+
+    def lost(self, loss: Loss, reason: str) -> None:
+        self.losses.append(loss)
 
 
 def faster(**changes: int) -> Settings:

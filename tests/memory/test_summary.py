@@ -30,7 +30,10 @@ class Words:
         (b"", Summary("")),
         (b"\n\nPlain text.\n\n", Summary("Plain text.")),
         (b"\xef\xbb\xbfWith a mark.\r\nSecond line.\r\n", Summary("With a mark.\nSecond line.")),
-        (b"<!-- updatedAt: 2026-05-07T00:00:00.000Z -->\nText\n", Summary("Text", "2026-05-07T00:00:00.000Z")),
+        (
+            b"<!-- updatedAt: 2026-05-07T00:00:00.000Z -->\nText\n",
+            Summary("Text", "2026-05-07T00:00:00.000Z"),
+        ),
         (b"<!-- updatedAt: -->\r\nText\r\n", Summary("Text")),
         (
             b"---\nupdatedAt: 2026-05-07T00:00:00Z\nbasis: ab12\n---\n\nText\n",
@@ -40,11 +43,14 @@ class Words:
             b"---\r\n# by hand\r\nupdatedAt: '2026-05-07'\r\nother: |\r\n  x\r\n---\r\nText\r\n",
             Summary("Text", "2026-05-07"),
         ),
-        (b"---\n\nA rule first.\n\n---\n\nMore.\n", Summary("---\n\nA rule first.\n\n---\n\nMore.")),
+        (b"---\n\nA rule.\n\n---\n\nMore.\n", Summary("---\n\nA rule.\n\n---\n\nMore.")),
         (b"Text \xff\n", Summary("Text \ufffd")),
-        (b"<!-- seed-backfill:vp-stub v1 -->\nStub.\n", Summary("<!-- seed-backfill:vp-stub v1 -->\nStub.", None, None, True)),
+        (
+            b"<!-- seed-backfill:vp-stub v1 -->\nStub.\n",
+            Summary("<!-- seed-backfill:vp-stub v1 -->\nStub.", is_stub=True),
+        ),
     ],
-)  # fmt: skip
+)
 def test_every_form_of_a_summary_is_read(data: bytes, summary: Summary) -> None:
     assert parse_summary(data) == summary
 

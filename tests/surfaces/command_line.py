@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOW = "2026-05-01T12:00:00Z"
 PROGRAM = "import sys; from h2ams.surfaces.cli import main; sys.exit(main())"
+# Root may read anything; without these two capabilities modes count for it too (Linux).
+UNPRIVILEGED = (
+    "import ctypes, os, sys; libc = ctypes.CDLL(None)\n"
+    "assert all(libc.prctl(24, each, 0, 0, 0) == 0 for each in (1, 2))\n"
+    "os.execv(sys.executable, [sys.executable, '-c', *sys.argv[1:]])"
+)
 SHIM = f"""#!/bin/sh
 exec "{sys.executable}" -c '{PROGRAM}' "$@"
 """
@@ -26,18 +32,23 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     return kept | names | more
 
 
-def h2ams(*words: str, cwd: Path, stdin: bytes = b"", **how: Any) -> Done:
-    """Run the command line in a new process. ``how``: ``env`` to add, and what ``run`` takes."""
-    env = environment(cwd, **how.pop("env", {}))
+def h2ams(
+    *words: str,
+    cwd: Path,
+    stdin: bytes = b"",
+    env: Mapping[str, str] | None = None,
+    unprivileged: bool = False,
+) -> Done:
+    """Run the command line in a new process. ``unprivileged``: the modes of files count."""
+    start = [UNPRIVILEGED] if unprivileged and os.geteuid() == 0 else []
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *words],
+        [sys.executable, "-c", *start, PROGRAM, *words],
         cwd=cwd,
         input=stdin,
-        env=env,
+        env=environment(cwd, **(env or {})),
         capture_output=True,
         timeout=120,
         check=False,
-        **how,
     )
     return Done(done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8"))
 

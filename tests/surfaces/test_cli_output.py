@@ -149,7 +149,7 @@ def test_what_qualifies_an_answer_is_on_standard_error(capsys: pytest.CaptureFix
 
 def test_no_hits_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, ScriptedMemory(recall=recall_of()), "recall", "q")
-    assert (code, out, err) == (0, "", "h2ams: nothing matches in 1 scopes\n")
+    assert (code, out, err) == (0, "", "h2ams: nothing matches (scopes searched: 1)\n")
 
 
 def test_access_flags_become_the_access(capsys: pytest.CaptureFixture[str]) -> None:

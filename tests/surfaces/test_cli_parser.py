@@ -108,7 +108,6 @@ def test_user_alone_reads_and_takes_no_word_for_its_value() -> None:
         ["recall", "q", "-n"],
         ["recall", "q", "-n", "three"],
         ["status", "extra"],
-        ["remember", "user", "text", "--kind", "unheard-of"],
     ],
 )
 def test_a_wrong_call_is_a_usage_error_with_the_help_to_read(words: list[str]) -> None:
