@@ -126,6 +126,7 @@ class Applier:
             for file in files:
                 if not self._same_stat(file):
                     self._save_file(file)
+                self.tally.problems.extend(file.problems)  # still unreadable: said every time
             return
         self.tally.changed_files += sum(not self._unchanged(file) for file in files)
         maker = Maker(scope, self.settings, self.count)

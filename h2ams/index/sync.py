@@ -134,7 +134,9 @@ class Syncer:
         return self._scan_targets(targets) if targets else scan(self.root, self.settings)
 
     def _scan_targets(self, targets: Sequence[str]) -> Scan:
-        folders, files, problems = [], [], []
+        folders: list[str] = []
+        files: list[str] = []
+        problems: list[Problem] = []
         for target in targets:
             try:
                 is_folder = os.path.isdir(self.root.absolute(target))

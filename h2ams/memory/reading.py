@@ -173,13 +173,10 @@ class _Reader:
             body = _ESCAPED_LINE.sub("", body)
         scalars = (name, scope, kind, created, updated)
         if kind not in KINDS or not headers.NULL_WORDS.isdisjoint(scalars):
-            items = (headers.list_items(tags), headers.list_items(sources))
-            facts = dict(
-                zip(headers.KEYS, (name, scope, kind, *items, created, updated), strict=False)
-            )
-            for key, value in facts.items():
-                if isinstance(value, str) and value in headers.NULL_WORDS:
-                    facts[key] = None
+            lists = (headers.list_items(tags), headers.list_items(sources))
+            found = (name, scope, kind, *lists, created, updated)
+            pairs = zip(headers.KEYS, found, strict=True)
+            facts = {key: value for key, value in pairs if value not in headers.NULL_WORDS}
             return self._from_values(facts, (), body, line)
         self._check_times(created, updated, line)
         labels, ids = headers.list_items(tags), headers.list_items(sources)

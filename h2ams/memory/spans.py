@@ -45,10 +45,6 @@ class Span:
     header: Header | None = None
     canonical: re.Match[str] | None = None
 
-    @property
-    def has_header(self) -> bool:
-        return self.header is not None or self.canonical is not None
-
 
 @dataclass(slots=True)
 class Fence:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from h2ams.files import Root
 from h2ams.index.inotify import InotifyObserver
-from h2ams.index.observers import Loss, ObserverFactory, WatchdogObserver
+from h2ams.index.observers import Listener, Loss, Observer, ObserverFactory, WatchdogObserver
 from h2ams.index.schema import Index
 from h2ams.index.sync import Syncer, SyncReport
 from h2ams.index.verify import verify
@@ -173,6 +173,45 @@ class Ear:
 
     def lost(self, loss: Loss, reason: str) -> None:
         self.losses.append(loss)
+
+
+class StubObserver:
+    """An observer that a test speaks for. ``error`` is what its start raises."""
+
+    exact = False
+    linked = False
+
+    def __init__(self, listener: Listener, error: OSError | None = None) -> None:
+        self.listener = listener
+        self.error = error
+        self.alive = False
+        self.stopped = False
+
+    def start(self) -> None:
+        if self.error is not None:
+            raise self.error
+        self.alive = True
+
+    def drain(self) -> None: ...
+
+    def is_alive(self) -> bool:
+        return self.alive
+
+    def stop(self) -> None:
+        self.alive, self.stopped = False, True
+
+
+class Stubs:
+    """A factory that keeps what it made; ``errors`` are for the first starts."""
+
+    def __init__(self, *errors: OSError) -> None:
+        self.errors = list(errors)
+        self.made: list[StubObserver] = []
+
+    def __call__(self, path: str, listener: Listener) -> Observer:
+        error = self.errors.pop(0) if self.errors else None
+        self.made.append(StubObserver(listener, error))
+        return self.made[-1]
 
 
 def faster(**changes: int) -> Settings:

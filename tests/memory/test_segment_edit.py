@@ -320,6 +320,50 @@ def test_removing_the_only_segment_leaves_what_is_not_its_own() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        "id: a\nsourceMessages: some raw words, m1",
+        "id: a\nsourceMessages:\n  - m1\n  -\n    content: raw\n    role: user",
+        "? id\n: a\n? sourceMessages\n: - m1",
+        "id: a\nsourceMessages: &x [m1]\n",
+        "id: a\nsourceMessages: >-\n  m1\n\n# end",
+    ],
+)
+def test_no_header_is_so_odd_that_a_change_loses_a_line_of_it(header: str) -> None:
+    document = parse(f"---\n{header}\n---\nBody.\n".encode())
+    old = document.entries[0].segment
+    new = with_values(old, source_messages=(*old.source_messages, "m2"), kind="goal")
+    after = replace(document, 0, new, force=True)
+    assert parse(after).entries[0].segment == new
+    kept = [line.removeprefix("# ") for line in after.decode().split("\n")]
+    words = {word for line in header.split("\n") for word in line.split() if word not in ">- []"}
+    assert all(any(word.strip("[]") in line for line in kept) for word in words)
+
+
+def test_a_header_that_cannot_be_kept_even_as_a_comment_is_not_rewritten() -> None:
+    document = parse(b"---\nid: a\nkind: fact\n\x01: x\n---\nBody.\n")
+    assert document.entries[0].read_only
+    with pytest.raises(ReadOnlyError):
+        replace(document, 0, Segment("Other."), force=True)
+
+
+def test_a_header_with_too_many_lines_is_refused_when_one_more_is_needed() -> None:
+    header = "id: a\n" + "".join(f"x{number}: 1\n" for number in range(63))
+    document = parse(f"---\n{header}---\nBody.\n".encode())
+    assert document.entries[0].segment.id == "a"
+    with pytest.raises(LimitError) as caught:
+        replace(document, 0, with_values(document.entries[0].segment, kind="goal"))
+    assert (caught.value.name, caught.value.size) == ("max_header_lines", 65)
+
+
+def test_a_carriage_return_at_the_end_of_a_new_body_is_not_taken_for_a_line_break() -> None:
+    text = "---\r\nid: a\r\nkind: fact\r\n---\r\nBody.\n"
+    document = parse(text.encode())
+    new = with_values(document.entries[0].segment, body="Body\r")
+    assert parse(replace(document, 0, new)).entries[0].segment == new
+
+
 def test_equal_values_write_equal_bytes() -> None:
     text = "---\n# odd but fine\nid:   a\n---\nBody.\n"
     document = parse(text.encode())

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import subprocess
+import sys
+
+import pytest
 import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -105,7 +110,60 @@ def test_no_header_text_makes_a_reader_raise(region: str) -> None:
     headers.read_header("id: x\n" + region, DEFAULTS)
 
 
-def test_the_exact_form_needs_no_yaml() -> None:
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ('x: "\\U00110000"', "invalid-yaml"),
+        ("...\n--- x", "invalid-yaml"),
+        ("x: @at", "invalid-yaml"),
+        ("\x01: x", "invalid-yaml"),
+        ("x: &a b", "yaml-alias"),
+        ("<<: *a", "yaml-alias"),
+        ("!!python/object/apply:os.system x: y", None),
+    ],
+)
+def test_what_yaml_refuses_is_a_header_by_its_shape_or_text(line: str, code: str | None) -> None:
+    read = headers.read_header(f"id: a\n{line}\n", DEFAULTS)
+    if read is None:
+        assert not headers.has_header_lines(f"{line}\n")
+    else:
+        assert [problem.code for problem in read.problems] == ([code] if code else [])
+
+
+def test_null_words_and_unknown_kinds_in_the_exact_form_read_as_in_yaml() -> None:
+    text = (
+        "---\nid: {}\nscope: user\nkind: {}\ntags: [a]\nsourceMessages: [m1]\n"
+        "createdAt: {}\nupdatedAt: 2026-05-04\n---\nBody\n"
+    )
+    for values in (("null", "fact", "null"), ("a", "banana", "2026"), ("a", "Null", "2026-05-04")):
+        exact = text.format(*values)
+        by_yaml_alone = exact.replace("scope: user", "scope: 'user'")
+        first, second = (parse(each.encode()) for each in (exact, by_yaml_alone))
+        assert first.entries[0].segment == second.entries[0].segment
+        assert first.problems == second.problems
+
+
+def test_settings_with_a_smaller_limit_hold_for_the_exact_form_too() -> None:
+    data = serialize([Segment("Body", id="a")])
+    few = dataclasses.replace(DEFAULTS, max_header_lines=3)
+    assert parse(data, settings=few).entries[0].segment == Segment("Body")
+    short = dataclasses.replace(DEFAULTS, max_scalar_chars=6)
+    assert parse(data, settings=short).problems[0].message.startswith("max_scalar_chars: kind")
+
+
+def test_the_exact_form_needs_no_yaml_library() -> None:
+    code = (
+        "import sys; from h2ams.memory import note, segment, summary;"
+        "data = segment.serialize([segment.Segment('Body', id='a', tags=('x', 'y z'))]);"
+        "segment.parse(data); segment.parse(b'---\\nid: a\\ntags: [x]\\n---\\nB');"
+        "summary.parse_summary(b'---\\nupdatedAt: 2026-05-04\\n---\\nText');"
+        "print(sorted({'yaml', 'frontmatter'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_exact_form_is_matched_as_a_whole() -> None:
     segment = Segment(
         "Body", id="seg_1", scope="user", kind="fact", tags=("a", 'say "no"'),
         source_messages=("m1",), created_at="2026-05-04T09:30:00.000Z", updated_at="2026-05-04",

@@ -44,7 +44,7 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
 
 
 def test_a_walk_over_the_folder_finds_no_problem() -> None:
-    seen = scan(Root(SCOPES))
+    seen = scan(Root(SCOPES), DEFAULTS)
     assert seen.problems == []
     assert seen.skipped_links == 0
 
@@ -78,7 +78,7 @@ def test_a_summary_is_within_its_bound_and_is_shown(path: Path) -> None:
 
 
 def test_notes_have_sections_and_no_problem() -> None:
-    notes = [found.path for found in scan(Root(SCOPES)).files.values() if found.role is Role.NOTE]
+    notes = [found.path for found in scan(Root(SCOPES), DEFAULTS).files.values() if found.role is Role.NOTE]
     assert notes
     for path in notes:
         data = (SCOPES / path).read_bytes()
