@@ -22,11 +22,11 @@ from h2ams.files import Root
 from h2ams.index.guard import Guard
 from h2ams.index.read import Reader
 from h2ams.index.rows import day_of
-from h2ams.index.scan import scope_of_path
 from h2ams.index.schema import Index
 from h2ams.index.search import Filters, Searcher
 from h2ams.index.sync import Syncer, SyncReport
 from h2ams.memory.access import Access, Gate
+from h2ams.memory.layout import scope_of_path
 from h2ams.memory.record import Degraded, Hit, Recall, Record
 from h2ams.memory.scope import Scope, canonical_glob, parse_address, parse_scope
 from h2ams.memory.values import check_kind, parse_time
@@ -418,7 +418,7 @@ class Memory:
             gate, stale = self._guard.fresh(access)
             folder = self._syncer.folder_problems if access is None else ()
             with self._index.reading() as connection:
-                degraded = (*self._degraded(), *stale)
+                degraded = (*self._degraded(), *stale, *self._watch_troubles())
                 return status(self._root, connection, gate, self._index.path, degraded, folder)
 
     @_healing
@@ -454,12 +454,35 @@ class Memory:
         return report
 
     def watch(
-        self, *, stop: threading.Event, on_sync: Callable[[SyncReport], None] | None = None
+        self,
+        *,
+        stop: threading.Event,
+        on_sync: Callable[[SyncReport], None] | None = None,
+        report: Callable[[str, str], None] | None = None,
+        access: Access | None = None,
     ) -> None:
-        """Sync on every change until ``stop`` is set."""
-        from h2ams.index.watch import watch
+        """Sync on every change until ``stop`` is set; blocks. Recalls of other threads of this
+        process then skip their own check wherever the watch can vouch for the index.
 
-        watch(self._root, self._syncer, self.settings, stop=stop, on_sync=on_sync)
+        ``on_sync`` gets what each sync did, ``report`` code and message of each trouble, once.
+        """
+        from h2ams.index.watch import Watching, watch
+
+        self._owner_only(access, "watch")
+        watching = Watching()
+        self._syncer.settled = watching.settled
+        try:
+            watch(
+                self._root,
+                self._syncer,
+                self.settings,
+                stop=stop,
+                on_sync=on_sync,
+                report=report,
+                watching=watching,
+            )
+        finally:
+            self._syncer.settled = None
 
     # -- parts -----------------------------------------------------------------------------------
 
@@ -504,6 +527,15 @@ class Memory:
 
     def _degraded(self) -> tuple[Degraded, ...]:
         return (*self._notes, *(Degraded(code, text) for code, text in self._index.notes))
+
+    def _watch_troubles(self) -> tuple[Degraded, ...]:
+        """What a watch, in this process or another, said is wrong with it."""
+        if not os.path.exists(os.path.join(self.state, "watch.json")):
+            return ()
+        from h2ams.index.watch import published_troubles
+
+        found = published_troubles(self._root, now_s=time.time())
+        return tuple(Degraded(code, message) for code, message in found)
 
     @staticmethod
     def _owner_only(access: Access | None, what: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from h2ams import sqlite
-from h2ams.errors import StoreError
+from h2ams.errors import RootError, StoreError
 from h2ams.files import FileState, Root
 from h2ams.index import schema
 from h2ams.index.plan import Found, Known
@@ -149,6 +149,8 @@ class Applier:
     def _read(self, file: GroupFile) -> None:
         try:
             file.state = self.root.read(file.path)
+        except RootError:
+            raise  # nothing is wrong with this file: the whole folder is gone
         except StoreError as error:
             file.keep = UNREADABLE
             file.problems.append(Problem("unreadable", error.message, 0, file.path))

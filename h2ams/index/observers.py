@@ -14,10 +14,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from h2ams.files import STATE_FOLDER
-from h2ams.index.scan import TRACKED, place_of
 from h2ams.index.watch_plan import Entry
 from h2ams.memory import layout
-from h2ams.memory.layout import Place
+from h2ams.memory.layout import TRACKED, Place, place_of
 
 if TYPE_CHECKING:
     from watchdog.events import FileSystemEvent, FileSystemEventHandler

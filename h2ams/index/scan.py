@@ -19,13 +19,9 @@ from h2ams.errors import RootError, UnsafePathError
 from h2ams.files import Root
 from h2ams.index.plan import Found
 from h2ams.memory import layout
-from h2ams.memory.layout import Place, Role
-from h2ams.memory.scope import Scope
+from h2ams.memory.layout import TRACKED, Place, Role, place_of
 from h2ams.memory.segment import Problem
 from h2ams.settings import Settings
-
-# Files with these roles are kept in the table `files`; the others are read where they are needed.
-TRACKED = frozenset({Role.MEMORY, Role.CONTENT, Role.NOTE, Role.SESSION_CARD})
 
 # A change this shortly before it was read may be followed by another one with the same time stamp:
 # kernels keep times in ticks of up to 10 ms.
@@ -77,20 +73,6 @@ def scan(root: Root, settings: Settings, folders: Iterable[str] = ("",)) -> Scan
         if place is not None:
             _walk(root, folder, place, result, settings.max_depth_count)
     return result
-
-
-def place_of(folder: str) -> Place | None:
-    """Where the relative ``folder`` stands in the grammar; None where it is not read."""
-    place: Place | None = layout.ROOT
-    for name in folder.split("/") if folder else ():
-        place = layout.enter(place, name) if place is not None else None
-    return place
-
-
-def scope_of_path(path: str) -> Scope | None:
-    """The scope that the file at the relative ``path`` belongs to; None where it has none."""
-    place = place_of(path.rpartition("/")[0])
-    return None if place is None or place.problem else place.scope
 
 
 def found_file(path: str, place: Place, role: Role, status: os.stat_result) -> Found:

@@ -25,10 +25,10 @@ from h2ams.index import digest as digest_module
 from h2ams.index.apply import Applier, Clock, group_of
 from h2ams.index.plan import Found, Known, Plan, plan_sync
 from h2ams.index.row_writer import Writer
-from h2ams.index.scan import Scan, found_file, is_racy, place_of, scan
+from h2ams.index.scan import Scan, found_file, is_racy, scan
 from h2ams.index.schema import Index
 from h2ams.memory import layout
-from h2ams.memory.layout import Role
+from h2ams.memory.layout import Role, place_of
 from h2ams.memory.scope import parse_scope
 from h2ams.memory.segment import Problem
 from h2ams.settings import Settings
@@ -102,6 +102,8 @@ class Syncer:
         self.count = count
         self.clock_ns = clock_ns
         self.folder_problems: tuple[Problem, ...] = ()  # of the last walk over everything
+        # Set by a watch in this process: whether the index has all that was written until now.
+        self.settled: Callable[[], bool] | None = None
 
     # -- full and partial syncs ------------------------------------------------------------------
 
@@ -305,6 +307,8 @@ class Syncer:
     def refresh(self, scopes: Sequence[str] | None, expected: Sequence[str] = ()) -> SyncReport:
         """Sync what changed in ``scopes`` (None: everything); ``expected`` are scopes that may
         exist on the disk without being known yet. Costs one stat per known file and folder."""
+        if self.settled is not None and not self.index.made_new and self.settled():
+            return SyncReport()
         if scopes is None or self.index.made_new:
             return self.sync(settle=False)
         with self._healing():
@@ -393,6 +397,7 @@ class Syncer:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(aside + suffix)
         self.index.made_new = False
+        self.sync()  # what changed while the new index was built
         return replace(report, elapsed_ms=(time.perf_counter() - started) * 1000)
 
     def _copy_over(self, source: sqlite.Connection) -> None:

@@ -11,9 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from h2ams.index.scan import TRACKED, place_of
 from h2ams.memory import layout
-from h2ams.memory.layout import Role
+from h2ams.memory.layout import TRACKED, Role, place_of
 
 MOST_PATHS = 200  # more changed paths than this: one scan of everything is the cheaper look
 MOST_WAITS = 4  # debounce times that steady changes may put a sync off

@@ -50,6 +50,7 @@ _CANONICAL = re.compile(
 _SIMPLE_LINE = re.compile(
     rf"([A-Za-z][A-Za-z0-9_-]*+):(?:[ ]++(?:({_PLAIN})|({_QUOTED})|\[({_LIST})\]))?[ ]*+\r?"
 )
+_SIMPLE_ITEM = re.compile(rf"( *+)-[ ]++(?:({_PLAIN})|({_QUOTED}))[ ]*+\r?")
 _SIMPLE_COMMENT = re.compile(rf"(?:#[ -~{WIDE}]*+)?\r?")
 _ITEMS = re.compile(_ITEM)
 
@@ -289,32 +290,51 @@ def _longest(name: str, value: Node) -> int:
 
 
 def read_simple(region: str, settings: Settings) -> dict[str, object] | None:
-    """Values of one ``key: value`` a line, in characters that mean the same in YAML.
+    """Values of one ``key: value`` or ``- item`` a line, in characters that YAML takes as such.
 
     ``None`` where any line is anything else: then YAML has to read it.
     """
     values: dict[str, object] = {}
+    items: tuple[str, list[object], str] | None = None  # key, items, indent of an open list
     for line in region.removesuffix("\n").split("\n"):
+        if len(line) > settings.max_scalar_chars:
+            return None
         match = _SIMPLE_LINE.fullmatch(line)
         if match is None:
+            item = _SIMPLE_ITEM.fullmatch(line)
+            if item is not None and items is not None and (not items[1] or item[1] == items[2]):
+                value = _simple_value(item[2], item[3])
+                if value is None:
+                    return None
+                items = (items[0], [*items[1], value], item[1])
+                values[items[0]] = tuple(items[1])
+                continue
             if _SIMPLE_COMMENT.fullmatch(line):
+                items = None
                 continue
             return None
         name, plain, quoted, inside = match.groups()
-        if name in values or len(line) > settings.max_scalar_chars:
+        if name in values:
             return None
-        value: object = None
-        if plain is not None:
-            plain = plain.rstrip(" ")
-            if ": " in plain or plain[-1] == ":":
+        if inside is not None:
+            values[name] = list_items(inside)
+        else:
+            value = _simple_value(plain, quoted)
+            if plain is not None and value is None:
                 return None
-            value = None if plain in NULL_WORDS else plain
-        elif quoted is not None:
-            value = json.loads(quoted)
-        elif inside is not None:
-            value = list_items(inside)
-        values[name] = value
+            values[name] = None if quoted is None and value in NULL_WORDS else value
+        items = (name, [], "") if plain is quoted is inside is None else None
     return values
+
+
+def _simple_value(plain: str | None, quoted: str | None) -> str | None:
+    """The text of a scalar; ``None`` for one left out, or that YAML would read otherwise."""
+    if quoted is not None:
+        return str(json.loads(quoted))
+    if plain is None:
+        return None
+    plain = plain.rstrip(" ")
+    return None if ": " in plain or plain[-1] == ":" else plain
 
 
 def _over_limit(region: str, settings: Settings) -> Problem | None:

@@ -51,6 +51,10 @@ class Role(Enum):
     IGNORED = "ignored"
 
 
+# The index keeps track of files with these roles; the others are read where they are needed.
+TRACKED = frozenset({Role.MEMORY, Role.CONTENT, Role.NOTE, Role.SESSION_CARD})
+
+
 class Kind(IntEnum):
     """The state of the walk: which names mean something directly in this folder."""
 
@@ -315,3 +319,17 @@ def _is_variant(name: str, reserved: frozenset[str] | tuple[str, ...]) -> bool:
 
 def _is_fit(name: str) -> bool:
     return _UNFIT.search(name) is None
+
+
+def place_of(folder: str) -> Place | None:
+    """Where the relative ``folder`` stands in the grammar; None where it is not read."""
+    place: Place | None = ROOT
+    for name in folder.split("/") if folder else ():
+        place = enter(place, name) if place is not None else None
+    return place
+
+
+def scope_of_path(path: str) -> Scope | None:
+    """The scope that the file at the relative ``path`` belongs to; None where it has none."""
+    place = place_of(path.rpartition("/")[0])
+    return None if place is None or place.problem else place.scope

@@ -14,6 +14,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from h2ams import __version__
 from h2ams.errors import UsageError
 from h2ams.surfaces.cli_common import DONE, PROBLEMS, Call
 from h2ams.surfaces.cli_parser import Command, CommandParser, add_global_options
@@ -170,13 +171,10 @@ def overview(parser: CommandParser) -> str:
 
 
 def _version(output: Output) -> int:
-    from importlib.metadata import version
-
     from h2ams.surfaces.cli_shapes import SCHEMA
 
-    number = version("h2ams")
-    output.raw(f"h2ams {number}\n")
-    output.document({"version": number, "schema": SCHEMA})
+    output.raw(f"h2ams {__version__}\n")
+    output.document({"version": __version__, "schema": SCHEMA})
     return DONE
 
 

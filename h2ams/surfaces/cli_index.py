@@ -104,7 +104,11 @@ def _watch(call: Call) -> int:
     try:
         with call.open() as memory:
             call.output.note(f"watching {memory.root}")
-            memory.watch(on_sync=on_sync, stop=stop)
+            memory.watch(
+                on_sync=on_sync,
+                stop=stop,
+                report=lambda code, message: call.output.note(f"{code}: {message}"),
+            )
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -8,7 +8,6 @@ late) and progress appear only on a terminal.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from contextlib import contextmanager
@@ -86,6 +85,8 @@ def encodable(text: str) -> str:
 
 def to_json(value: object, *, indent: int | None = 2) -> str:
     """``value`` as JSON text in readable UTF-8, without anything that a terminal would obey."""
+    import json  # plain text does without
+
     return json.dumps(value, ensure_ascii=False, indent=indent).translate(_JSON_CONTROLS)
 
 

@@ -23,9 +23,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def layers(block: MemoryBlock) -> dict[str, list[str]]:
-    return {
-        name: [item.id for item in layer.items] for name, layer in block.receipt.layers.items()
-    }
+    return {name: [item.id for item in layer.items] for name, layer in block.receipt.layers.items()}
 
 
 def shown(block: MemoryBlock) -> set[str]:
@@ -150,7 +148,9 @@ def test_k128_what_does_not_fit_is_listed_with_its_reason_in_a_fixed_order(root:
         # The dropped ones are in the order of their rank.
         order = [hit.record.address for hit in memory.recall("kiwi", access=ACCESS).hits]
         assert dropped == [address for address in order if address in dropped]
-    done = cli(root, "context", "kiwi", "--session=s", "--vp=ada", f"--budget={block.budget}", "--json")
+    done = cli(
+        root, "context", "kiwi", "--session=s", "--vp=ada", f"--budget={block.budget}", "--json"
+    )
     assert [f'"{address}"' in done.out for address in dropped] == [True] * 4
     explained = cli(
         root, "context", "kiwi", "--session=s", "--vp=ada", f"--budget={block.budget}", "--explain"
@@ -163,7 +163,9 @@ def test_k128_at_every_budget_each_candidate_is_shown_or_listed(root: Path, summ
     seven(root)
     wanted = {f"sessions/s#S{n}" for n in range(7)}
     if summary:
-        write(root, "sessions/s/summary.md", "A summary of it.\n\n" + "More of the summary.\n\n" * 9)
+        write(
+            root, "sessions/s/summary.md", "A summary of it.\n\n" + "More of the summary.\n\n" * 9
+        )
         wanted.add("sessions/s#summary")
     with opened(root) as memory:
         for budget in range(0, 420, 7):

@@ -145,7 +145,9 @@ def test_k98_gone_text_is_in_no_file_of_the_folder(root: Path, way: str) -> None
     with opened(root) as memory:
         assert ids(memory, canary) == []
         assert memory.verify().ok
-    left = [path for path in root.rglob("*") if path.is_file() and canary.encode() in path.read_bytes()]
+    left = [
+        path for path in root.rglob("*") if path.is_file() and canary.encode() in path.read_bytes()
+    ]
     assert left == []
 
 
@@ -170,7 +172,9 @@ def test_k95_a_run_of_nul_harms_no_other_segment_and_no_byte(root: Path) -> None
 
 
 ODD = st.text(
-    st.sampled_from("\0\x01\x1b\x7f\x85\xad\u200b\u200d\u2028\ufeff\ufffd\ufffe\U000e0001\U0010ffff a\"'"),
+    st.sampled_from(
+        "\0\x01\x1b\x7f\x85\xad\u200b\u200d\u2028\ufeff\ufffd\ufffe\U000e0001\U0010ffff a\"'"
+    ),
     min_size=1,
     max_size=30,
 )

@@ -250,7 +250,9 @@ def test_k70_each_repeated_key_is_named_with_its_line(root: Path, key: str) -> N
     text = f"---\nid: first\n{key}: one\nkind: fact\n{key}: two\n---\nrepeated words\n"
     write(root, "user/memory.md", text)
     with opened(root) as memory:
-        problems = [each for each in memory.sync().errors if each.line == 5 or key in ("id", "kind")]
+        problems = [
+            each for each in memory.sync().errors if each.line == 5 or key in ("id", "kind")
+        ]
         assert any(key in re.split(r"\W+", each.message) for each in problems)
         assert bodies(memory, "user") == ["repeated words"]
 
@@ -299,7 +301,10 @@ def test_k73_bytes_that_are_no_utf8_are_reported_and_never_rewritten(root: Path)
     env = {"PYTHONUTF8": "0", "LC_ALL": "C"}
     done = cli(root, "sync", "--json", env=env)
     assert done.code == 1, done
-    assert {each["path"] for each in document(done)["errors"]} == {"vp/b/memory.md", "vp/c/memory.md"}
+    assert {each["path"] for each in document(done)["errors"]} == {
+        "vp/b/memory.md",
+        "vp/c/memory.md",
+    }
     listed = document(cli(root, "list", "--json", env=env))["segments"]
     assert {each["id"]: each["body"] for each in listed}["A"] == "Grüße aus Köln"
     found = document(cli(root, "recall", "-", "--json", env=env, stdin="Grüße Köln".encode()))

@@ -37,7 +37,12 @@ OPERATORS = ["and", "AND", "or", "OR", "not", "NOT", "near", "NEAR", "NEAR/3", "
 @pytest.mark.parametrize("word", OPERATORS)
 def test_k31_operators_are_words_wherever_they_stand(root: Path, word: str) -> None:
     with asking(root, BAKER, "tea not coffee", "nothing of the kind") as ask:
-        for query in (f"Baker {word} Miller", f"{word} Baker", f"Baker {word}", f"{word} Baker {word}"):
+        for query in (
+            f"Baker {word} Miller",
+            f"{word} Baker",
+            f"Baker {word}",
+            f"{word} Baker {word}",
+        ):
             assert ask(query)[0] == "S1"
         assert "S1" in ask(f"tuesday {word} absent")
         assert ask(f"coffee {word} tea")[0] == "S2"
@@ -145,9 +150,7 @@ def test_k37_japanese_words_inside_a_run(root: Path) -> None:
 
 
 def test_k38_a_short_word_next_to_a_long_one_counts(root: Path) -> None:
-    with asking(
-        root, "the quick brown fox", "quick check says ok to proceed", "修复 登录"
-    ) as ask:
+    with asking(root, "the quick brown fox", "quick check says ok to proceed", "修复 登录") as ask:
         assert ask("quick ok")[0] == "S2"
         assert ask("ok") == ["S2"]
         assert ask("修复") == ["S3"]

@@ -43,7 +43,9 @@ def test_k14_forgetting_a_whole_scope_leaves_the_other_byte_for_byte(root: Path)
         assert memory.verify().ok
 
 
-@pytest.mark.parametrize("other", ["sessions/a.b", "sessions/ab", "sessions/a-b", "sessions/b/vp/a"])
+@pytest.mark.parametrize(
+    "other", ["sessions/a.b", "sessions/ab", "sessions/a-b", "sessions/b/vp/a"]
+)
 def test_k14_no_name_that_begins_alike_is_taken_for_the_scope(root: Path, other: str) -> None:
     write(root, "sessions/a/memory.md", segment_text("one", "apple"))
     file = write(root, f"{other}/memory.md", segment_text("one", "apple"))
@@ -212,7 +214,11 @@ def test_k83_every_surface_keeps_to_the_scope(root: Path) -> None:
 def test_k85_a_neighbour_with_the_same_prefix_is_outside(root: Path) -> None:
     secret = write(root.with_name("memory-secret"), "memory.md", segment_text("x", "topsecret"))
     with opened(root) as memory:
-        for path in ("../memory-secret/memory.md", str(secret), "user/../../memory-secret/memory.md"):
+        for path in (
+            "../memory-secret/memory.md",
+            str(secret),
+            "user/../../memory-secret/memory.md",
+        ):
             with pytest.raises(UnsafePathError):
                 memory.sync([path])
             with pytest.raises(ScopeError):
@@ -284,7 +290,15 @@ def test_k87_spellings_are_one_name_for_creation_whatever_the_order(
         assert len(made) == len(folders) == len({r.scope for r in memory.list()}) == 1
 
 
-BAD_NAMES = ["chat/CON", "chat/nul.md", "chat/a:b", "chat/a?b", "chat/trail.", "chat/trail ", "chat/COM1"]
+BAD_NAMES = [
+    "chat/CON",
+    "chat/nul.md",
+    "chat/a:b",
+    "chat/a?b",
+    "chat/trail.",
+    "chat/trail ",
+    "chat/COM1",
+]
 
 
 @pytest.mark.parametrize("scope", BAD_NAMES)
@@ -308,14 +322,18 @@ BAD_PARTS = st.one_of(
     st.builds(
         lambda left, bad, right: left + bad + right,
         st.sampled_from(["", "a"]),
-        st.sampled_from([*"!\"#$%&'()*+,:;<=>?@[\\]^`{|}~ \t\n\0\x7f\x85\u200b\u202e\ufeff", "..", "%41"]),
+        st.sampled_from(
+            [*"!\"#$%&'()*+,:;<=>?@[\\]^`{|}~ \t\n\0\x7f\x85\u200b\u202e\ufeff", "..", "%41"]
+        ),
         st.sampled_from(["", "b"]),
     ),
     st.sampled_from([".a", "a.", ".", "x" * 129, "node_modules", "a. ", "🎵"]),
 )
 
 
-@given(part=BAD_PARTS, family=st.sampled_from(["chat", "sessions", "vp", "topic", "feature", "agent"]))
+@given(
+    part=BAD_PARTS, family=st.sampled_from(["chat", "sessions", "vp", "topic", "feature", "agent"])
+)
 def test_k88_every_bad_name_is_refused_by_scope_access_and_address(part: str, family: str) -> None:
     with pytest.raises(ScopeError):
         parse_scope(f"{family}/{part}")

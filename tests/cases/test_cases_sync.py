@@ -65,7 +65,9 @@ def test_k20_what_cannot_be_read_is_listed_and_the_rest_is_indexed(root: Path) -
     with mode(closed[0], 0), mode(closed[1], 0):
         done = cli(root, "sync", "--json", unprivileged=True)
         assert (done.code, document(done)["deleted"]) == (1, 0)
-        hits = document(cli(root, "recall", "word2 word7 word3", "--json", unprivileged=True))["hits"]
+        hits = document(cli(root, "recall", "word2 word7 word3", "--json", unprivileged=True))[
+            "hits"
+        ]
         stale = {hit["scope"]: hit["stale"] for hit in hits}
         assert stale == {"sessions/s2": True, "sessions/s7": True, "sessions/s3": False}
 

@@ -78,7 +78,11 @@ def test_a_summary_is_within_its_bound_and_is_shown(path: Path) -> None:
 
 
 def test_notes_have_sections_and_no_problem() -> None:
-    notes = [found.path for found in scan(Root(SCOPES), DEFAULTS).files.values() if found.role is Role.NOTE]
+    notes = [
+        found.path
+        for found in scan(Root(SCOPES), DEFAULTS).files.values()
+        if found.role is Role.NOTE
+    ]
     assert notes
     for path in notes:
         data = (SCOPES / path).read_bytes()
