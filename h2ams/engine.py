@@ -21,8 +21,8 @@ from h2ams.errors import AccessError, NotFoundError, UsageError
 from h2ams.files import Root
 from h2ams.index.guard import Guard
 from h2ams.index.read import Reader
-from h2ams.index.rows import day_of
 from h2ams.index.schema import Index
+from h2ams.index.score import day_of
 from h2ams.index.search import Filters, Searcher
 from h2ams.index.sync import Syncer, SyncReport
 from h2ams.memory.access import Access, Gate

@@ -23,7 +23,7 @@ from h2ams.memory import card, note, segment
 from h2ams.memory.layout import Role
 from h2ams.memory.legacy import union
 from h2ams.memory.scope import Scope, parse_scope
-from h2ams.memory.segment import Problem
+from h2ams.memory.values import Problem
 from h2ams.settings import Settings
 
 # A file with one of these, which its indexed bytes did not have, may be half-written: the last good

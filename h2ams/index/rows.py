@@ -7,7 +7,6 @@ gives.
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import json
 from collections.abc import Callable, Iterable
@@ -15,15 +14,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from h2ams.index.digest import row_digest
+from h2ams.index.score import MAX_LENGTH, day_of
 from h2ams.memory import note, segment, values
 from h2ams.memory.scope import Scope
 from h2ams.memory.values import clean_text
 from h2ams.settings import KINDS, Settings
 from h2ams.text import words as words_module
 from h2ams.text.redact import redact
-
-_EPOCH = datetime.date(1970, 1, 1).toordinal()
-MAX_LENGTH = 65_535  # lengths and days are kept in 16 bits each
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,17 +179,6 @@ class Maker:
             heading=clean_text(heading),
             body=shown,
         )
-
-
-def day_of(iso: str | None) -> int:
-    """Whole UTC days since 1970 of an ISO time in UTC; 0 where undated or before 1970."""
-    if not iso:
-        return 0
-    try:
-        day = datetime.date.fromisoformat(iso[:10]).toordinal() - _EPOCH
-    except ValueError:
-        return 0
-    return day if 0 < day <= MAX_LENGTH else 0
 
 
 @lru_cache(maxsize=4096)

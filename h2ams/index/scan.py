@@ -20,7 +20,7 @@ from h2ams.files import Root
 from h2ams.index.plan import Found
 from h2ams.memory import layout
 from h2ams.memory.layout import TRACKED, Place, Role, place_of
-from h2ams.memory.segment import Problem
+from h2ams.memory.values import Problem
 from h2ams.settings import Settings
 
 # A change this shortly before it was read may be followed by another one with the same time stamp:

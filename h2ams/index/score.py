@@ -7,6 +7,7 @@ is about equally good, they never lift what hardly matches.
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,21 @@ from h2ams.text.words import Term
 
 DIGITS = 6  # scores are rounded to six digits, so that equal means equal on every machine
 UNDATED = 0.25  # recency of a text without a usable date: as of two half-lives ago
+
+
+MAX_LENGTH = 65_535  # lengths and days are kept in 16 bits each
+_EPOCH = datetime.date(1970, 1, 1).toordinal()
+
+
+def day_of(iso: str | None) -> int:
+    """Whole UTC days since 1970 of an ISO time in UTC; 0 where undated or before 1970."""
+    if not iso:
+        return 0
+    try:
+        day = datetime.date.fromisoformat(iso[:10]).toordinal() - _EPOCH
+    except ValueError:
+        return 0
+    return day if 0 < day <= MAX_LENGTH else 0
 
 
 def idf(segments: int, holding: int) -> float:

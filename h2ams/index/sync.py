@@ -17,21 +17,23 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from h2ams import sqlite
 from h2ams.errors import RootError, UnsafePathError
 from h2ams.files import Root
 from h2ams.index import digest as digest_module
-from h2ams.index.apply import Applier, Clock, group_of
 from h2ams.index.plan import Found, Known, Plan, plan_sync
-from h2ams.index.row_writer import Writer
 from h2ams.index.scan import Scan, found_file, is_racy, scan
 from h2ams.index.schema import Index
 from h2ams.memory import layout
 from h2ams.memory.layout import Role, place_of
 from h2ams.memory.scope import parse_scope
-from h2ams.memory.segment import Problem
+from h2ams.memory.values import Problem
 from h2ams.settings import Settings
+
+if TYPE_CHECKING:
+    from h2ams.index.apply import Applier
 
 BATCH_FILES = 2_000  # files read in one write transaction
 FTS_HASH_BYTES = 1 << 20  # FTS5's default: new rows held in memory before they are written
@@ -254,6 +256,10 @@ class Syncer:
         trusted: frozenset[str],
         report: SyncReport,
     ) -> SyncReport:
+        # Parsing takes 0.1 s to import: a recall that finds nothing changed does without it.
+        from h2ams.index.apply import Applier, Clock
+        from h2ams.index.row_writer import Writer
+
         batches = list(_batches(plan)) or [Plan()]
         for number, batch in enumerate(batches):
             with self.index.writing() as connection:
@@ -276,6 +282,8 @@ class Syncer:
 
     def _apply_batch(self, applier: Applier, plan: Plan, connection: sqlite.Connection) -> None:
         """Apply one batch, group by group. What is gone is found by reading it: it is not there."""
+        from h2ams.index.apply import group_of
+
         found: dict[tuple[str, str], dict[str, Found]] = defaultdict(dict)
         for each in plan.read:
             if each.role is Role.SESSION_CARD:  # first: they say what a session belongs to

@@ -22,7 +22,7 @@ from h2ams.index.scan import scan
 from h2ams.index.schema import Index
 from h2ams.memory.layout import Role
 from h2ams.memory.scope import parse_scope
-from h2ams.memory.segment import Problem
+from h2ams.memory.values import Problem
 from h2ams.settings import Settings
 
 

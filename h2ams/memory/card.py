@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from h2ams.memory.segment import Problem
+from h2ams.memory.values import Problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from h2ams.index import digest
 from h2ams.memory.access import Gate
 from h2ams.memory.record import Degraded
 from h2ams.memory.scope import parse_scope
-from h2ams.memory.segment import Problem
+from h2ams.memory.values import Problem
 
 
 @dataclass(frozen=True, slots=True)
