@@ -30,6 +30,14 @@ WHERE rowid = ?
 """
 
 
+_FTS_INSERT = "INSERT INTO memory_fts (rowid, words, forms, labels) VALUES (?, ?, ?, ?)"
+# FTS5 keeps no copy of the text: to take a row out it must be told what stood there.
+_FTS_DELETE = (
+    "INSERT INTO memory_fts (memory_fts, rowid, words, forms, labels) VALUES ('delete', ?, ?, ?, ?)"
+)
+_OLD = "SELECT length, row_digest, words, forms, labels FROM memory_segments WHERE rowid = ?"
+
+
 def _bindings(row: Row) -> tuple[object, ...]:
     return (
         row.id,
@@ -65,24 +73,36 @@ class Writer:
         self._scopes: dict[int, list[int]] = {}  # number -> [segments, words, digest, next place]
 
     def insert(self, scope: int, file: int, row: Row) -> None:
-        rowid = self._new_rowid(scope)
-        self.connection.execute(_INSERT, (rowid, scope, file, *_bindings(row)))
+        """Add a row to the scope with this number, at its next free place."""
+        totals = self._totals(scope)
+        place = totals[3]
+        if place > schema.LOCAL_MASK:
+            place = self._free_place(scope)
+        else:
+            totals[3] = place + 1
+        rowid = (scope << schema.LOCAL_BITS) | place
+        execute = self.connection.execute
+        execute(_INSERT, (rowid, scope, file, *_bindings(row)))
+        execute(_FTS_INSERT, (rowid, row.words, row.forms, row.labels))
         self._sources(rowid, row.source_ids)
-        self._count(scope, rowid, 1, row.length, row.day, int(row.row_digest, 16))
+        totals[0] += 1
+        totals[1] += row.length
+        totals[2] += int(row.row_digest, 16)
+        self._set_block(rowid, row.length, row.day)
         self.added += 1
 
     def update(self, rowid: int, file: int, row: Row) -> None:
         """Replace the row's content; its rowid and so its address in the index stay."""
-        length, old = sqlite.only(
-            self.connection,
-            "SELECT length, row_digest FROM memory_segments WHERE rowid = ?",
-            (rowid,),
-        )
+        length, old, *text = sqlite.only(self.connection, _OLD, (rowid,))
         self.connection.execute(_UPDATE, (file, *_bindings(row), rowid))
+        if text != [row.words, row.forms, row.labels]:
+            self.connection.execute(_FTS_DELETE, (rowid, *text))
+            self.connection.execute(_FTS_INSERT, (rowid, row.words, row.forms, row.labels))
         self.connection.execute("DELETE FROM source_msgs WHERE segment = ?", (rowid,))
         self._sources(rowid, row.source_ids)
-        delta = int(row.row_digest, 16) - int(old, 16)
-        self._count(rowid >> schema.LOCAL_BITS, rowid, 0, row.length - length, row.day, delta)
+        totals = self._totals(rowid >> schema.LOCAL_BITS)
+        totals[1] += row.length - length
+        totals[2] += int(row.row_digest, 16) - int(old, 16)
         self._set_block(rowid, row.length, row.day)
         self.updated += 1
 
@@ -95,13 +115,15 @@ class Writer:
         )
 
     def delete(self, rowid: int) -> None:
-        length, old = sqlite.only(
-            self.connection,
-            "SELECT length, row_digest FROM memory_segments WHERE rowid = ?",
-            (rowid,),
-        )
+        """Take a row out of every table."""
+        length, old, *text = sqlite.only(self.connection, _OLD, (rowid,))
         self.connection.execute("DELETE FROM memory_segments WHERE rowid = ?", (rowid,))
-        self._count(rowid >> schema.LOCAL_BITS, rowid, -1, -length, 0, -int(old, 16))
+        self.connection.execute(_FTS_DELETE, (rowid, *text))
+        self.connection.execute("DELETE FROM source_msgs WHERE segment = ?", (rowid,))
+        totals = self._totals(rowid >> schema.LOCAL_BITS)
+        totals[0] -= 1
+        totals[1] -= length
+        totals[2] -= int(old, 16)
         self._set_block(rowid, 0, 0)
         self.deleted += 1
 
@@ -110,15 +132,6 @@ class Writer:
             self.connection.execute(
                 "INSERT OR IGNORE INTO source_msgs VALUES (?, ?)", (each, rowid)
             )
-
-    def _new_rowid(self, scope: int) -> int:
-        totals = self._totals(scope)
-        place = totals[3]
-        if place > schema.LOCAL_MASK:
-            place = self._free_place(scope)
-        else:
-            totals[3] = place + 1
-        return (scope << schema.LOCAL_BITS) | place
 
     def _free_place(self, scope: int) -> int:
         """The lowest place that a deletion left, once all have been given out."""
@@ -145,16 +158,6 @@ class Writer:
             totals = self._scopes[scope] = [segments, words, int(total, 16), place]
         return totals
 
-    def _count(
-        self, scope: int, rowid: int, segments: int, words: int, day: int, change: int
-    ) -> None:
-        totals = self._totals(scope)
-        totals[0] += segments
-        totals[1] += words
-        totals[2] = (totals[2] + change) % digest.MODULUS
-        if segments == 1:
-            self._set_block(rowid, words, day)
-
     def _set_block(self, rowid: int, length: int, day: int) -> None:
         number, place = rowid >> schema.BLOCK_BITS, 2 * (rowid & schema.BLOCK_MASK)
         block = self._blocks.get(number)
@@ -180,7 +183,7 @@ class Writer:
             self.connection.execute(
                 "UPDATE scopes SET segments = ?, words = ?, digest = ?, next_place = ?"
                 " WHERE no = ?",
-                (segments, words, f"{total:x}", place, scope),
+                (segments, words, f"{total % digest.MODULUS:x}", place, scope),
             )
         for number, block in self._blocks.items():
             if not any(block):

@@ -92,6 +92,7 @@ class Maker:
     def segment_item(self, entry: segment.Entry) -> Item:
         """The item of one entry of a parsed ``memory.md``."""
         value = entry.segment
+        digest = entry.digest
 
         def build(id: str) -> Row:
             return self._row(
@@ -104,10 +105,10 @@ class Maker:
                 sources=value.source_messages,
                 created_at=value.created_at,
                 updated_at=value.updated_at,
-                digest=entry.digest,
+                digest=digest,
             )
 
-        return Item(entry.address_id, entry.digest, entry.line, entry.last_line, build)
+        return Item(entry.address_id, digest, entry.line, entry.last_line, build)
 
     def _note_item(self, section: note.Section) -> Item:
         raw = "\0".join(
@@ -187,7 +188,13 @@ def _iso(text: str | None) -> str | None:
 
 
 def _json(items: tuple[str, ...]) -> str:
-    return json.dumps(items, ensure_ascii=False) if items else "[]"
+    """A JSON list, without the library where no item needs an escape (nearly always)."""
+    if not items:
+        return "[]"
+    text = "".join(items)
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return '["' + '", "'.join(items) + '"]'
+    return json.dumps(items, ensure_ascii=False)
 
 
 @lru_cache(maxsize=4096)

@@ -155,10 +155,6 @@ def add_force(parser: CommandParser) -> None:
     )
 
 
-def add_expect(parser: CommandParser, what: str) -> None:
-    """``--expect``: the digest that ``show`` prints."""
-    parser.option(
-        "--expect",
-        metavar="SHA256",
-        help=f"write only if {what} still has this digest (h2ams show)",
-    )
+def add_expect(parser: CommandParser, condition: str) -> None:
+    """``--expect``: a write under a condition."""
+    parser.option("--expect", metavar="SHA256", help=f"write only if {condition}")

@@ -30,7 +30,7 @@ def _configure(parser: CommandParser) -> None:
         "--body", metavar="TEXT", help="the new body, without an editor; - reads standard input"
     )
     add_segment_options(parser, kind=None)
-    add_expect(parser, "the segment")
+    add_expect(parser, "the segment still has this digest (h2ams show)")
     add_force(parser)
     add_dry_run(parser)
 

@@ -66,7 +66,7 @@ def _configure_remember(parser: CommandParser) -> None:
     parser.positional("scope", metavar="SCOPE", help="user, global, sessions/ID, …")
     parser.positional("text", metavar="TEXT", help="what to remember; - reads standard input")
     add_segment_options(parser, kind="fact")
-    add_expect(parser, "the scope's memory.md")
+    add_expect(parser, "the scope's memory.md has this SHA-256; empty: only if there is none")
     add_dry_run(parser)
 
 
@@ -106,7 +106,7 @@ def _configure_forget(parser: CommandParser) -> None:
         action="store_true",
         help="leave no trace, not even for --undo; also after an earlier forget",
     )
-    add_expect(parser, "the segment")
+    add_expect(parser, "the segment still has this digest (h2ams show)")
     add_force(parser)
     add_dry_run(parser)
 

@@ -138,12 +138,15 @@ def test_the_documents_of_index_and_folder(run: Runner) -> None:
 
 
 def test_the_document_of_watch(capsys: pytest.CaptureFixture[str]) -> None:
-    def watch(*, on_sync: Any, stop: threading.Event) -> None:
+    def watch(*, on_sync: Any, report: Any, stop: threading.Event) -> None:
+        report("watch-polling", "no events here")
         counts = {"scanned": 1, "changed": 1, "added": 2, "updated": 0, "deleted": 0}
         on_sync(SimpleNamespace(**counts, errors=(), problems=(), skipped_links=0))
 
     assert main(["watch", "--json"], opener=ScriptedMemory(watch=watch).open) == 0
-    document = json.loads(capsys.readouterr().out)
+    out, err = capsys.readouterr()
+    assert "watch-polling: no events here" in err
+    document = json.loads(out)
     check(document, SHAPES["watch"], "watch")
     assert (document["syncs"], document["added"]) == (1, 2)
 

@@ -58,7 +58,7 @@ def test_each_command_is_in_a_transcript() -> None:
 
 
 class Replay:
-    """Runs transcripts in one folder of its own: ``bin`` with h2ams, ``home``, ``work``."""
+    """Runs transcripts in one folder of its own: ``bin`` with h2ams, ``home``, ``desk``."""
 
     def __init__(
         self,
@@ -67,14 +67,14 @@ class Replay:
         streams: pytest.CaptureFixture[bytes],
     ) -> None:
         self.folder, self.streams = folder.resolve(), streams
-        for name in ("bin", "home", "work"):
+        for name in ("bin", "home", "desk"):
             (folder / name).mkdir()
         shim = folder / "bin" / "h2ams"
         shim.write_text(SHIM, encoding="utf-8")
         shim.chmod(0o755)
         self.env = environment(folder / "home", TMPDIR=str(folder / "home"))
         self.env["PATH"] = f"{folder / 'bin'}{os.pathsep}{self.env['PATH']}"
-        monkeypatch.chdir(folder / "work")
+        monkeypatch.chdir(folder / "desk")
         for name in [name for name in os.environ if name.startswith(("H2AMS_", "XDG_"))]:
             monkeypatch.delenv(name)
         for name, value in self.env.items():
