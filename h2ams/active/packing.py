@@ -79,22 +79,26 @@ class _Entry:
         self.candidate = candidate
         self.rank = rank
         self._pricing = pricing
-        self._floor = candidate.tokens  # of what is known so far
+        self._floor = candidate.tokens - JOINT_TOKENS  # of what is known so far
 
     @cached_property
     def whole(self) -> _Piece:
         text = render.item(self._label, self._body)
-        return _Piece(self, text, self._body, self._pricing.count(text))
+        if self.candidate.tokens > 0 and self._body == self.candidate.body:
+            tokens = self.candidate.tokens + self._pricing.count(f"{self._label}\n")
+        else:
+            tokens = self._pricing.count(text)
+        piece = _Piece(self, text, self._body, tokens)
+        self._floor = piece.tokens
+        return piece
 
-    @cached_property
+    @property
     def least(self) -> int:
-        """Tokens that the item surely takes, from the known count of its body."""
-        if self.candidate.tokens <= 0:
-            return self.whole.tokens
-        return self.candidate.tokens + self._pricing.count(self._label) - JOINT_TOKENS
+        """Tokens that the item surely takes, as far as they are known without counting."""
+        return self._floor
 
     def exceeds(self, room: int) -> bool:
-        """Whether the item surely takes more than ``room``, found out as cheaply as possible."""
+        """Whether the item takes more than ``room``, found out as cheaply as possible."""
         if self._floor > room:
             return True
         body = self.candidate.body
@@ -102,10 +106,10 @@ class _Entry:
             self._floor = self._pricing.count(body[: room * PROBE_CHARS]) - JOINT_TOKENS
             if self._floor > room:
                 return True
-        return self.least > room
+        return self.whole.tokens > room
 
     def fits(self, room: int) -> bool:
-        return not self.exceeds(room) and self.whole.tokens <= room
+        return not self.exceeds(room)
 
     def cut(self, room: int) -> _Piece | None:
         """The beginning of the item that fits into ``room`` with label and notice."""
@@ -226,13 +230,17 @@ class _Offer:
 def _pack(offer: _Offer, total: int, pricing: _Pricing, settings: Settings) -> _Packing:
     """Pack once; if something did not fit, once more with room for the notice that says so."""
     frame = pricing.count(render.frame(offer.layers(), pricing.words)) + SLACK_TOKENS
-    packing = _fill_layers(offer, max(0, total - frame), settings)
-    if packing.left_count():
-        notice = pricing.count(render.more(packing.left_count(), pricing.words)) + SLACK_TOKENS
-        if notice * NOTICE_SHARE <= packing.room:
-            packing = _fill_layers(offer, packing.room - notice, settings)
-            packing.noticed = True
-    return packing
+    room = max(0, total - frame)
+    entries = [entry for queue in offer.queues.values() for entry in queue]
+    surely_left = sum(entry.least for entry in entries) > room
+    packing = None if surely_left else _fill_layers(offer, room, settings)
+    if packing is None or packing.left_count():
+        most = len(entries) if packing is None else packing.left_count()
+        notice = pricing.count(render.more(most, pricing.words)) + SLACK_TOKENS
+        if notice * NOTICE_SHARE <= room:
+            packing = _fill_layers(offer, room - notice, settings)
+            packing.noticed = packing.left_count() > 0
+    return packing or _fill_layers(offer, room, settings)
 
 
 def _fill_layers(offer: _Offer, room: int, settings: Settings) -> _Packing:
@@ -267,7 +275,7 @@ def _demand(offer: _Offer, room: int, settings: Settings) -> dict[Layer, int]:
     demand: dict[Layer, int] = dict.fromkeys(LAYERS, 0)
     for layer in LAYERS:
         for entry in (*offer.queues[layer], *(e for e in doubtful if e.candidate.layer == layer)):
-            demand[layer] = min(room, demand[layer] + entry.least)
+            demand[layer] = min(room, demand[layer] + entry.whole.tokens)
             if demand[layer] == room:
                 break
     return demand

@@ -143,9 +143,9 @@ def _resident(summary: ScopeSummary, closeness: int) -> Candidate:
 def _candidate(
     layer: Layer, record: Record, closeness: int, score: float, terms: Mapping[str, float]
 ) -> Candidate:
-    body = record.body
+    body, tokens = record.body, record.tokens
     if record.heading and not body.startswith(record.heading):
-        body = f"{record.heading}\n{body}"
+        body, tokens = f"{record.heading}\n{body}", 0  # the known count is that of the body alone
     return Candidate(
         layer=layer,
         scope=record.scope,
@@ -160,7 +160,7 @@ def _candidate(
         closeness=closeness,
         source_session=record.source_session,
         stale=record.stale,
-        tokens=record.tokens,
+        tokens=tokens,
     )
 
 

@@ -20,6 +20,7 @@ from unicodedata import normalize
 from h2ams.active.block import LAYERS, Candidate, Layer, Rejection
 
 CONTAINED_MIN_CHARS = 80  # docs/domain.md, "Near duplicates"
+FEW_TEXTS = 16  # of one scope: compared pair by pair, which is cheaper than preparing for more
 JACCARD_MIN = 0.9  # the same
 ROUNDING = 1e-9  # a share is a fraction of whole numbers
 SCORE_DIGITS = 6  # scores are compared as they are shown
@@ -125,6 +126,11 @@ class Wording:
     chars: int
 
     @cached_property
+    def vocabulary(self) -> frozenset[str]:
+        """The distinct words."""
+        return frozenset(self.words)
+
+    @cached_property
     def shingles(self) -> frozenset[Shingle]:
         """Three words each, in their order."""
         words = self.words
@@ -201,17 +207,20 @@ class _Kept:
         self._winners: list[int] = []
         self._frequency: Counter[Shingle] = Counter()
         self._shared: dict[int, list[Shingle]] = {}  # shingles that occur in another text too
-        if len(members) > 1:
+        if len(members) > FEW_TEXTS:
             for at in members:
                 self._frequency.update(forms[at].shingles)
             for at in members:
                 frequency = self._frequency
                 self._shared[at] = [one for one in forms[at].shingles if frequency[one] > 1]
+        self._few = len(members) <= FEW_TEXTS
         self._holders: dict[Shingle, list[int]] = {}  # numbers of winners, by shared shingle
         self._prefixes: dict[Shingle, list[int]] = {}  # the same, only those a near one must share
 
     def add(self, at: int) -> None:
-        if at in self._shared:
+        if self._few:
+            self._winners.append(at)
+        elif at in self._shared:
             number = len(self._winners)
             self._winners.append(at)
             for shingle in self._shared[at]:
@@ -224,6 +233,8 @@ class _Kept:
         if not self._winners:
             return None
         form = self._forms[at]
+        if self._few:
+            return self._first_near(form, both_ways=both_ways)
         like = {number for one in self._telling(at) for number in self._prefixes.get(one, ())}
         close = [each for each in like if _alike(form.shingles, self._form(each).shingles)]
         close += [each for each in self._around(at) if _contained(form, self._form(each))]
@@ -231,6 +242,16 @@ class _Kept:
             numbers = range(len(self._winners))
             close += [each for each in numbers if _contained(self._form(each), form)]
         return self._winners[min(close)] if close else None
+
+    def _first_near(self, form: Wording, *, both_ways: bool) -> int | None:
+        """``near`` for a few texts: each is compared, most without their shingles."""
+        for winner in self._winners:
+            other = self._forms[winner]
+            if _contained(form, other) or (both_ways and _contained(other, form)):
+                return winner
+            if _may_be_alike(form, other) and _alike(form.shingles, other.shingles):
+                return winner
+        return None
 
     def _form(self, number: int) -> Wording:
         return self._forms[self._winners[number]]
@@ -262,6 +283,23 @@ class _Kept:
         if not shared or wanted <= 0:
             return []
         return sorted(shared, key=lambda one: (self._frequency[one], one))[:wanted]
+
+
+def _may_be_alike(one: Wording, other: Wording) -> bool:
+    """False only where ``_alike`` of the shingles is False too.
+
+    A text of n words has at most n - 2 shingles. A word of one text alone stands in a shingle of
+    that text alone, which holds three words at most. With J = common / all >= JACCARD_MIN, all is
+    at most (n - 2) / JACCARD_MIN for either text, so unshared words are at most three times
+    (1 - JACCARD_MIN) of that.
+    """
+    most = min(len(one.words), len(other.words)) - 2
+    # Each further distinct word begins a shingle that was not there before.
+    least = max(len(one.vocabulary), len(other.vocabulary)) - 2
+    if most < JACCARD_MIN * least - ROUNDING:
+        return False
+    unshared = len(one.vocabulary ^ other.vocabulary)
+    return most > 0 and unshared <= 3 * (1 - JACCARD_MIN) * most / JACCARD_MIN + ROUNDING
 
 
 def _alike(one: frozenset[Shingle], other: frozenset[Shingle]) -> bool:

@@ -187,6 +187,8 @@ class Registry:
         for folder in _HISTORICAL[owner.family]:
             for spelling in spellings:
                 path = f"{folder}/{spelling}/ams.json"
+                if not os.path.lexists(f"{self._root.path}/{path}"):
+                    continue  # nearly always: asked once per turn
                 try:
                     state = self._root.read(path)
                 except StoreError as error:

@@ -155,5 +155,6 @@ class Turn:
         own = [] if self.gate.is_owner else list(self.reader.open_ended_scopes())
         wanted = dict.fromkeys([*self.gate.own_scopes(), *own, *matched])
         readable = [scope for scope in wanted if self.gate.may_read(scope)]
-        readable.sort(key=lambda scope: (self.gate.closeness(scope), scope.text))
-        return readable[:RESIDENT_SCOPES]
+        have = list(self.reader.scopes_with_summary(readable))
+        have.sort(key=lambda scope: (self.gate.closeness(scope), scope.text))
+        return have[:RESIDENT_SCOPES]

@@ -93,27 +93,41 @@ class Applier:
         paths = sorted({*found, *olds}, key=lambda path: (self._layout(found, olds, path), path))
         self._group(parse_scope(scope), [GroupFile(p, found.get(p), olds.get(p)) for p in paths])
 
-    def session_card(self, path: str, found: Found | None, known: Known | None) -> None:
-        """``session.md``: who runs the session. It holds no segments."""
+    def single(self, path: str, found: Found | None, known: Known | None) -> None:
+        """A file that holds no segments: a session's card is read, a summary only noted."""
         file = GroupFile(path, found, known)
-        self._read(file)
         place = found or known
-        session = None if place is None else parse_scope(place.scope).session
-        if file.keep or session is None:
+        self._read(file)
+        if file.keep or place is None:
             return
         if file.state is None:
-            self.connection.execute("DELETE FROM sessions WHERE id = ?", (session,))
             self._forget_file(file)
+            if known is not None and known.role == Role.SESSION_CARD.value:
+                self._forget_card(known)
             return
-        self.tally.changed_files += 1
-        values, problems = card.parse_card(file.state.data, path)
+        if self._unchanged(file) and self._same_stat(file):
+            return
+        self.tally.changed_files += not self._unchanged(file)
+        self._save_file(file)
+        role = found.role if found is not None else Role(_known(file).role)
+        if role is Role.SESSION_CARD:
+            self._save_card(place, file)
+        self._save_problems(file)
+
+    def _save_card(self, place: Found | Known, file: GroupFile) -> None:
+        session = parse_scope(place.scope).session
+        if session is None or file.state is None:
+            return
+        values, problems = card.parse_card(file.state.data, file.path)
         file.problems.extend(problems)
         self.connection.execute(
             "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?)",
             (session, values.agent, values.project, values.workspace, values.title),
         )
-        self._save_file(file)
-        self._save_problems(file)
+
+    def _forget_card(self, known: Known) -> None:
+        session = parse_scope(known.scope).session
+        self.connection.execute("DELETE FROM sessions WHERE id = ?", (session,))
 
     @staticmethod
     def _layout(found: Mapping[str, Found], olds: Mapping[str, Known], path: str) -> int:
@@ -128,7 +142,9 @@ class Applier:
                     self._save_file(file)
                 self.tally.problems.extend(file.problems)  # still unreadable: said every time
             return
-        self.tally.changed_files += sum(not self._unchanged(file) for file in files)
+        self.tally.changed_files += sum(
+            not file.keep and not self._unchanged(file) for file in files
+        )
         maker = Maker(scope, self.settings, self.count)
         for file in files:
             self._parse(file, maker)

@@ -5,7 +5,7 @@ Every method sees the scopes that its gate may read and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from h2ams import sqlite
 from h2ams.index.lookup import area_of
@@ -80,6 +80,18 @@ class Reader:
             )
             names.update(name for (name,) in rows)
         return tuple(sorted(parse_scope(name) for name in names))
+
+    def scopes_with_summary(self, scopes: Iterable[Scope]) -> tuple[Scope, ...]:
+        """Those of ``scopes`` that have a summary or a historical ``content.md``, in order."""
+        wanted = {scope.text: scope for scope in scopes}
+        rows = sqlite.rows(
+            self.connection,
+            "SELECT DISTINCT scope FROM files"
+            " WHERE scope IN carray(?) AND role IN ('summary', 'content')",
+            (sqlite.texts(wanted),),
+        )
+        have = {name for (name,) in rows}
+        return tuple(scope for text, scope in wanted.items() if text in have)
 
     def by_bare_id(self, id: str) -> Record | None:
         """The readable segment with this id, of the closest scope that has it."""

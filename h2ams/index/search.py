@@ -56,6 +56,14 @@ class Filters:
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """How many hits: at most ``limit``, and no further ones once they have ``tokens``."""
+
+    limit: int
+    tokens: float = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """What a search gives. ``below_gate`` are addresses that one weak word matched."""
 
@@ -83,8 +91,8 @@ class Searcher:
         self.today = today
         self._scopes: dict[int, Scope] = {}
 
-    def search(self, query: Query, *, limit: int, filters: Filters) -> Found:
-        """The best ``limit`` hits, best first."""
+    def search(self, query: Query, *, wanted: Wanted, filters: Filters) -> Found:
+        """The best hits, best first, as many as ``wanted``."""
         area = area_of(self.connection, self.gate, self._only(filters.scopes))
         lookup = Lookup(self.connection, area)
         terms, dropped = self._bounded(query.terms, lookup)
@@ -92,7 +100,7 @@ class Searcher:
         if not terms or not area.segments:
             return found
         for relaxed, mine, reading in self._readings(query, terms, lookup):
-            hits, gated = self._ranked(reading, mine, area, lookup, filters, limit, relaxed)
+            hits, gated = self._ranked(reading, mine, area, lookup, filters, wanted, relaxed)
             if not found.below_gate:
                 found = replace(found, below_gate=gated)
             if hits:
@@ -160,7 +168,7 @@ class Searcher:
         area: Area,
         lookup: Lookup,
         filters: Filters,
-        limit: int,
+        wanted: Wanted,
         relaxed: bool,
     ) -> tuple[tuple[Hit, ...], tuple[str, ...]]:
         masks: dict[int, int] = {}
@@ -183,7 +191,7 @@ class Searcher:
         blocks = lookup.stats(masks)
         candidates, weak = self._first_pass(masks, statistics, blocks, strong)
         gated = self._addresses(weak) if weak else ()
-        return self._second_pass(candidates, statistics, blocks, limit), gated
+        return self._second_pass(candidates, statistics, blocks, wanted), gated
 
     def _first_pass(
         self,
@@ -240,21 +248,26 @@ class Searcher:
         candidates: list[_Candidate],
         statistics: Statistics,
         blocks: dict[int, memoryview],
-        limit: int,
+        wanted: Wanted,
     ) -> tuple[Hit, ...]:
         """Exact scores, window by window; a later window never ranks above an earlier one."""
         hits: list[Hit] = []
-        start, ceiling = 0, float("inf")
-        while start < len(candidates) and len(hits) < limit:
+        start, tokens, ceiling = 0, 0, float("inf")
+        while start < len(candidates) and len(hits) < wanted.limit and tokens < wanted.tokens:
             end = self._window_end(candidates, start)
             window = self._exact(candidates[start:end], statistics, blocks, ceiling)
-            shown = window[: limit - len(hits)]
-            records = self._records([rowid for rowid, _, _ in shown])
-            for rowid, mask, terms in shown:
+            shown = []
+            for each in window[: wanted.limit - len(hits)]:
+                if tokens >= wanted.tokens:
+                    break
+                shown.append(each)
+                tokens += each[0]
+            records = self._records([rowid for _, rowid, _, _ in shown])
+            for _, rowid, mask, terms in shown:
                 names = (x.text for place, x in enumerate(statistics.terms) if mask >> place & 1)
                 found = tuple(dict.fromkeys(names))
                 hits.append(Hit(records[rowid], total(terms), terms, found))
-            start, ceiling = end, total(window[-1][2])
+            start, ceiling = end, total(window[-1][3])
         return tuple(hits)
 
     def _window_end(self, candidates: list[_Candidate], start: int) -> int:
@@ -273,16 +286,17 @@ class Searcher:
         statistics: Statistics,
         blocks: dict[int, memoryview],
         ceiling: float,
-    ) -> list[tuple[int, int, dict[str, float]]]:
-        """(rowid, mask, score terms) of the window, best first, ties by closeness and address."""
+    ) -> list[tuple[int, int, int, dict[str, float]]]:
+        """(tokens, rowid, mask, score's terms), best first, ties by closeness and address."""
         masks = {rowid: mask for _, rowid, mask in window}
         rows = sqlite.rows(
             self.connection,
-            "SELECT rowid, id, words, forms, labels FROM memory_segments WHERE rowid IN carray(?)",
+            "SELECT rowid, id, tokens, words, forms, labels FROM memory_segments"
+            " WHERE rowid IN carray(?)",
             (sqlite.integers(masks),),
         )
         scored = []
-        for rowid, id, *text in rows:
+        for rowid, id, tokens, *text in rows:
             block = blocks[rowid >> schema.BLOCK_BITS]
             place = 2 * (rowid & schema.BLOCK_MASK)
             scope = self._scope(rowid >> schema.LOCAL_BITS)
@@ -293,9 +307,10 @@ class Searcher:
             over = total(terms) - ceiling
             if over > 0:  # the sum of the parts stays the score
                 terms["window"] = round(-over, DIGITS)
-            scored.append((-total(terms), rank, scope.text, id, rowid, masks[rowid], terms))
-        scored.sort(key=lambda item: item[:4])
-        return [item[4:] for item in scored]
+            key = (-total(terms), rank, scope.text, id)
+            scored.append((key, (tokens, rowid, masks[rowid], terms)))
+        scored.sort(key=lambda item: item[0])
+        return [item for _, item in scored]
 
     # -- rows ------------------------------------------------------------------------------------
 

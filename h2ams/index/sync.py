@@ -27,7 +27,7 @@ from h2ams.index.plan import Found, Known, Plan, plan_sync
 from h2ams.index.scan import Scan, found_file, is_racy, scan
 from h2ams.index.schema import Index
 from h2ams.memory import layout
-from h2ams.memory.layout import Role, place_of
+from h2ams.memory.layout import SEGMENT_ROLES, TRACKED, Role, place_of
 from h2ams.memory.scope import parse_scope
 from h2ams.memory.values import Problem
 from h2ams.settings import Settings
@@ -163,7 +163,7 @@ class Syncer:
         if place is None or place.scope is None or place.problem:
             return None
         role, _ = layout.role(place, name)
-        if role not in (Role.MEMORY, Role.CONTENT, Role.NOTE, Role.SESSION_CARD):
+        if role not in TRACKED:
             return None
         try:
             status = os.stat(f"{self.root.path}/{path}")
@@ -276,7 +276,7 @@ class Syncer:
                 added=report.added + writer.added,
                 updated=report.updated + writer.updated,
                 deleted=report.deleted + writer.deleted,
-                problems=report.problems + tuple(applier.tally.problems),
+                problems=report.problems + _told(applier.tally.problems, seen),
             )
         return report
 
@@ -286,15 +286,15 @@ class Syncer:
 
         found: dict[tuple[str, str], dict[str, Found]] = defaultdict(dict)
         for each in plan.read:
-            if each.role is Role.SESSION_CARD:  # first: they say what a session belongs to
-                applier.session_card(each.path, each, self._known_of(connection, each.path))
-            else:
+            if each.role in SEGMENT_ROLES:
                 found[group_of(each.scope, each.name, each.role.value)][each.path] = each
+            else:  # cards are read first: they say what a session belongs to
+                applier.single(each.path, each, self._known_of(connection, each.path))
         for old in (*plan.gone, *plan.unseen):
-            if old.role == Role.SESSION_CARD.value:
-                applier.session_card(old.path, None, self._known_of(connection, old.path))
-            else:
+            if Role(old.role) in SEGMENT_ROLES:
                 found.setdefault(group_of(old.scope, old.name, old.role), {})
+            else:
+                applier.single(old.path, None, self._known_of(connection, old.path))
         for (scope, name), files in found.items():
             if name:
                 where, bindings = "name = ? AND role = ?", (name, Role.NOTE.value)
@@ -435,6 +435,13 @@ class Syncer:
         return digest_module.combine(
             total for name, total in rows if wanted is None or name in wanted
         )
+
+
+def _told(problems: Iterable[Problem], seen: Scan) -> tuple[Problem, ...]:
+    """Without those of files in a folder that could not be read: the folder is reported."""
+    return tuple(
+        each for each in problems if each.code != "unreadable" or not seen.blinded(each.path)
+    )
 
 
 def _for_bulk(connection: sqlite.Connection) -> None:

@@ -20,7 +20,7 @@ from h2ams.index.plan import Found
 from h2ams.index.rows import Maker
 from h2ams.index.scan import scan
 from h2ams.index.schema import Index
-from h2ams.memory.layout import Role
+from h2ams.memory.layout import SEGMENT_ROLES
 from h2ams.memory.scope import parse_scope
 from h2ams.memory.values import Problem
 from h2ams.settings import Settings
@@ -94,7 +94,7 @@ def _stale_digest(connection: sqlite.Connection) -> str:
 def _files_digest(root: Root, settings: Settings, pending: set[str]) -> str:
     groups: dict[tuple[str, str], list[Found]] = defaultdict(list)
     for found in scan(root, settings).files.values():
-        if found.role is not Role.SESSION_CARD:
+        if found.role in SEGMENT_ROLES:
             groups[group_of(found.scope, found.name, found.role.value)].append(found)
     total = "0"
     for (scope, _), members in groups.items():

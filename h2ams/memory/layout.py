@@ -52,7 +52,8 @@ class Role(Enum):
 
 
 # The index keeps track of files with these roles; the others are read where they are needed.
-TRACKED = frozenset({Role.MEMORY, Role.CONTENT, Role.NOTE, Role.SESSION_CARD})
+SEGMENT_ROLES = frozenset({Role.MEMORY, Role.CONTENT, Role.NOTE})  # they hold segments
+TRACKED = SEGMENT_ROLES | {Role.SESSION_CARD, Role.SUMMARY}
 
 
 class Kind(IntEnum):

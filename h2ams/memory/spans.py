@@ -29,7 +29,6 @@ _MARKS = re.compile(
 )
 _CONTAINER = re.compile(r"(?:[ \t]*(?:>|[-*+]|\d{1,9}[.)])(?=[ \t>]|\Z))+[ \t]*")
 _LEFT_CONTAINER = re.compile(r"\n[^ \t\r\n>]")
-_BLOCK_LINE = re.compile(r"[ \t]*(?:[A-Za-z][\w-]*:.*)?\r?")
 _MARKERS = ("```", "~~~", "dream-state")
 
 
@@ -182,18 +181,17 @@ def _take_block(found: Scan, marks: list[re.Match[str]], index: int, text: str) 
     if opening[5]:
         return index  # an end without a beginning is text
     at, after = opening.start(), min(opening.end(), len(text))
-    if index < len(marks):
-        closing = marks[index]
-        inside = closing[6] and closing[5]
-        if inside and text.count("\n", after, closing.start()) <= MAX_BLOCK_LINES_COUNT:
-            found.blocks.append((at, min(closing.end(), len(text))))
-            return index + 1
-        return index
-    lines = text[after:].split("\n", MAX_BLOCK_LINES_COUNT + 1)
-    if len(lines) <= MAX_BLOCK_LINES_COUNT and all(map(_BLOCK_LINE.fullmatch, lines)):
-        found.blocks.append((at, len(text)))
-        message = "the dream-state block is never closed"
-        found.problems.append(Problem("unclosed-dream-state", message, at))
+    closing = marks[index] if index < len(marks) else None
+    if (
+        closing is not None
+        and closing[6]
+        and closing[5]
+        and text.count("\n", after, closing.start()) <= MAX_BLOCK_LINES_COUNT
+    ):
+        found.blocks.append((at, min(closing.end(), len(text))))
+        return index + 1
+    message = "a dream-state marker without an end is read as text"
+    found.problems.append(Problem("unclosed-dream-state", message, at))
     return index
 
 

@@ -30,6 +30,7 @@ _BLANK_OR_CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:+-]+")
 _PAIR = re.compile(r"[\ud800-\udbff][\udc00-\udfff]")
 _SURROGATES = re.compile(r"[\ud800-\udfff]+")
+_NOTE_ID = re.compile(r"(?:note_[0-9a-f]{16}|content_[0-9a-f]{12})(?:~\d+)?")
 _SOURCE_KEYS = ("id", "messageId", "uuid")  # docs/format.md, "Source messages"
 
 
@@ -158,6 +159,11 @@ def check_id(text: str) -> str:
 def is_id(text: str) -> bool:
     """Whether ``text`` can be an id as it stands (not empty, no control characters)."""
     return bool(text.strip()) and not _CONTROL.search(text)
+
+
+def is_note_id(id: str) -> bool:
+    """Whether ``id`` looks like one that the engine gives to a section of a note."""
+    return _NOTE_ID.fullmatch(id) is not None
 
 
 def clean_tags(value: object) -> tuple[str, ...]:

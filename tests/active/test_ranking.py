@@ -254,3 +254,13 @@ def test_what_is_shown_already_wins_over_more_detailed_copies() -> None:
     assert ranking.duplicates([longer], NOW, [part]) == {0: part}
     assert ranking.duplicates([part], NOW, [longer]) == {0: longer}
     assert ranking.duplicates([candidate(sentence(5), "other")], NOW, [longer]) == {}
+
+
+@given(st.lists(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=40), max_size=8))
+def test_few_texts_and_many_are_compared_with_the_same_result(texts: list[list[str]]) -> None:
+    """The short way for a few texts of a scope leaves nothing out that the long way finds."""
+    candidates = [candidate(" ".join(words), f"s{n}") for n, words in enumerate(texts)]
+    short = ranking.duplicates(candidates, NOW)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranking, "FEW_TEXTS", 0)
+        assert ranking.duplicates(candidates, NOW) == short

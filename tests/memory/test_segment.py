@@ -208,15 +208,16 @@ def test_text_behind_a_dream_state_block_is_kept_as_an_anonymous_segment() -> No
     assert bodies_of(read(HEADER.format("a") + "A\n" + block + "Later.\n")) == ["A", "Later."]
 
 
-def test_a_dream_state_block_cut_off_at_the_end_is_hidden_and_reported() -> None:
-    document = read(HEADER.format("a") + "A\n\n<!-- dream-state -->\nlastDreamAt: 2026\n")
-    assert bodies_of(document) == ["A"]
-    assert faults(document) == [("unclosed-dream-state", 9)]
+def test_a_dream_state_marker_without_an_end_hides_nothing_and_is_reported() -> None:
+    text = HEADER.format("a") + "The marker\n<!-- dream-state -->\nlastDreamAt: 2026\n"
+    document = read(text)
+    assert bodies_of(document) == ["The marker\n<!-- dream-state -->\nlastDreamAt: 2026"]
+    assert faults(document) == [("unclosed-dream-state", 8)]
+    ended = HEADER.format("a") + "A\n<!-- /dream-state -->\n"
+    assert bodies_of(read(ended)) == ["A\n<!-- /dream-state -->"]
 
 
-def test_a_dream_state_marker_in_prose_or_in_a_fence_hides_nothing() -> None:
-    text = HEADER.format("a") + "The marker\n<!-- dream-state -->\nis not memory.\n"
-    assert bodies_of(read(text)) == ["The marker\n<!-- dream-state -->\nis not memory."]
+def test_dream_state_markers_inside_a_fence_are_text() -> None:
     fenced = "```\n<!-- dream-state -->\n<!-- /dream-state -->\n```"
     assert bodies_of(read(HEADER.format("a") + fenced + "\n")) == [fenced]
 
