@@ -28,6 +28,24 @@ def resolve_root(
     given: str | None, *, environ: Mapping[str, str] | None = None, cwd: str | None = None
 ) -> str:
     """The absolute path of the memory folder; it need not exist. An empty value counts as none."""
+    found = _found_root(given, environ, cwd)
+    if found is not None:
+        return found
+    import platformdirs  # needed in this case alone
+
+    return os.path.join(platformdirs.user_data_dir(APP, appauthor=False), "scopes")
+
+
+def resolve_new_root(
+    given: str | None, *, environ: Mapping[str, str] | None = None, cwd: str | None = None
+) -> str:
+    """The folder that ``init`` makes or describes: like ``resolve_root``, but at last this one."""
+    return _found_root(given, environ, cwd) or cwd or os.getcwd()
+
+
+def _found_root(
+    given: str | None, environ: Mapping[str, str] | None, cwd: str | None
+) -> str | None:
     environ = os.environ if environ is None else environ
     here = cwd or os.getcwd()
     for value in (given, environ.get("H2AMS_ROOT")):
@@ -41,11 +59,8 @@ def resolve_root(
         if parent == folder:
             break
         folder = parent
-    if os.path.isdir(os.path.join(here, "scopes")):
-        return os.path.join(here, "scopes")
-    import platformdirs  # needed in this case alone
-
-    return os.path.join(platformdirs.user_data_dir(APP, appauthor=False), "scopes")
+    inside = os.path.join(here, "scopes")
+    return inside if os.path.isdir(inside) else None
 
 
 def resolve_state(

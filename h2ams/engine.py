@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from h2ams.upkeep.status import Status
 
 INDEX_FILE = "index.db"
+IGNORE_FILE = ".gitignore"
 MOST_HITS = 1_000  # a recall gives no more, whatever is asked for
 COVERED = 1.5  # matches of so many times its budget are considered for a block
 
@@ -92,6 +93,8 @@ class Memory:
         self._counter_lock = threading.Lock()
         self._counter: TokenCounter | None = None
         self._index = Index(root.state_path(INDEX_FILE), encoding=settings.encoding)
+        if not os.path.lexists(os.path.join(root.state, IGNORE_FILE)):
+            root.write_state(IGNORE_FILE, b"*\n")  # derived files belong in no repository
         self._syncer = Syncer(root, self._index, settings, count=self._count)
         self._guard = Guard(self._index, self._syncer)
 

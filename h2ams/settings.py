@@ -33,6 +33,7 @@ class Settings:
     max_file_bytes: int = 128 * 1024 * 1024  # larger files are reported and not indexed
     max_segment_chars: int = 64_000  # the engine writes no longer body; indexed, flagged, cut
     max_indexed_chars: int = 256_000  # of one segment: what stands behind is not found
+    note_passage_chars: int = 2_000  # a longer section of a note is indexed in pieces
     max_header_lines: int = 64  # docs/format.md, "Where a segment begins"
     max_header_bytes: int = 16 * 1024  # the same
     max_scalar_chars: int = 1_024  # one value in a header: id, tag, source id

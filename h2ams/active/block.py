@@ -24,8 +24,8 @@ class Candidate:
 
     ``date`` is ``YYYY-MM-DD`` or ``None``; ``line`` is 1-based; ``closeness`` is 0 for the closest
     scope. ``score`` is the recall's score on demand and the turn of last use in recent. ``tokens``
-    counts the body (0 = unknown) and only saves work: whatever is shown is counted. ``pinned``
-    ranks before every match.
+    counts the body as this block's counter does (0 = unknown): it is not counted again.
+    ``pinned`` ranks before every match. ``heading`` is a note section's own.
     """
 
     layer: Layer
@@ -44,6 +44,7 @@ class Candidate:
     stale: bool = False
     tokens: int = 0
     pinned: bool = False
+    heading: str = ""
 
     @property
     def address(self) -> str:

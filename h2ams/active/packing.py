@@ -84,8 +84,10 @@ class _Entry:
     @cached_property
     def whole(self) -> _Piece:
         text = render.item(self._label, self._body)
-        if self.candidate.tokens > 0 and self._body == self.candidate.body:
-            tokens = self.candidate.tokens + self._pricing.count(f"{self._label}\n")
+        known = self.candidate.tokens
+        # A body that begins with a letter or digit never shares a token with its label.
+        if known > 0 and self._body == self.candidate.body and self._body[:1].isalnum():
+            tokens = known + self._pricing.count(f"{self._label}\n")
         else:
             tokens = self._pricing.count(text)
         piece = _Piece(self, text, self._body, tokens)

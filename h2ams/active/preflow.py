@@ -143,15 +143,12 @@ def _resident(summary: ScopeSummary, closeness: int) -> Candidate:
 def _candidate(
     layer: Layer, record: Record, closeness: int, score: float, terms: Mapping[str, float]
 ) -> Candidate:
-    body, tokens = record.body, record.tokens
-    if record.heading and not body.startswith(record.heading):
-        body, tokens = f"{record.heading}\n{body}", 0  # the known count is that of the body alone
     return Candidate(
         layer=layer,
         scope=record.scope,
         id=record.id,
         kind=record.kind,
-        body=body,
+        body=record.body,
         date=_day(record.updated_at or record.created_at),
         path=record.path,
         line=record.line,
@@ -160,7 +157,8 @@ def _candidate(
         closeness=closeness,
         source_session=record.source_session,
         stale=record.stale,
-        tokens=tokens,
+        tokens=record.tokens,
+        heading=record.heading,
     )
 
 

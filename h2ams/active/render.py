@@ -80,14 +80,20 @@ CHINESE = Labels(
 )
 
 
+HEADING_CHARS = 80  # of a note section's heading, in its label
+
+
 def labels(language: str) -> Labels:
     """The labels for a language tag: Chinese for ``zh`` and ``zh-…``, English for all others."""
     return CHINESE if language.lower().replace("_", "-").split("-")[0] == "zh" else ENGLISH
 
 
 def label(candidate: Candidate, words: Labels) -> str:
-    """The label line of an item: ``[scope#id · kind · date · from session …]``."""
+    """The label line of an item: ``[scope#id · kind · heading · date · from session …]``."""
     parts = [candidate.address, words.kind(candidate.kind)]
+    if candidate.heading:
+        cut = candidate.heading[:HEADING_CHARS]
+        parts.append(cut if cut == candidate.heading else f"{cut}…")
     if candidate.date is not None:
         parts.append(candidate.date)
     if candidate.source_session is not None:

@@ -12,6 +12,7 @@ from h2ams.index.schema import Index
 from h2ams.index.sync import Syncer
 from h2ams.memory.access import Access, Gate
 from h2ams.memory.record import Degraded
+from h2ams.memory.scope import parse_scope
 
 
 class Guard:
@@ -27,22 +28,36 @@ class Guard:
             return Gate(access)
         return Gate(access, session_agents(connection, access))
 
-    def fresh(self, access: Access | None) -> tuple[Gate, list[Degraded]]:
+    def fresh(self, access: Access | None) -> tuple[Gate, tuple[Degraded, ...]]:
         """The gate, after a check of its scopes for changes on the disk; call with the lock held.
 
-        The second value names files that could not be read; only the owner is told.
+        The second value names files, of scopes that the gate may read, whose last good text stands
+        in for what is there now: unreadable or half-written ones.
         """
         if access is None:
-            report = self.syncer.refresh(None)
-            unreadable = [each for each in report.problems if each.code == "unreadable"]
-            return Gate(None), [
-                Degraded("unreadable", f"{each.path}: {each.message}") for each in unreadable
-            ]
-        with self.index.reading() as connection:
-            gate = self.gate(connection, access)
-            names = Reader(connection, gate).tracked_scopes(access)
-        report = self.syncer.refresh(names, [scope.text for scope in gate.own_scopes()])
-        if report.changed and access.related_sessions:
+            gate = Gate(None)
+            self.syncer.refresh(None)
+        else:
             with self.index.reading() as connection:
                 gate = self.gate(connection, access)
-        return gate, []
+                names = Reader(connection, gate).tracked_scopes(access)
+            report = self.syncer.refresh(names, [scope.text for scope in gate.own_scopes()])
+            if report.changed and access.related_sessions:
+                with self.index.reading() as connection:
+                    gate = self.gate(connection, access)
+        with self.index.reading() as connection:
+            return gate, _not_read_yet(connection, gate)
+
+
+def _not_read_yet(connection: sqlite.Connection, gate: Gate) -> tuple[Degraded, ...]:
+    rows = sqlite.rows(
+        connection,
+        "SELECT f.path, f.scope, coalesce(min(p.line), 0), coalesce(p.message, 'it is being saved')"
+        " FROM files f LEFT JOIN problems p ON p.file = f.no AND NOT p.notice"
+        " WHERE f.pending <> '' GROUP BY f.no ORDER BY f.path",
+    )
+    return tuple(
+        Degraded("not-read-yet", f"{path}:{line}: {message}; its last good text is used")
+        for path, scope, line, message in rows
+        if gate.may_read(parse_scope(scope))
+    )

@@ -112,7 +112,14 @@ class Maker:
 
     def _note_item(self, section: note.Section) -> Item:
         raw = "\0".join(
-            (section.body, section.kind, *section.tags, section.updated_at or "", section.heading)
+            (
+                section.body,
+                section.kind,
+                *section.tags,
+                section.updated_at or "",
+                section.heading,
+                *section.names,
+            )
         )
         digest = hashlib.sha256(raw.encode("utf-8", "surrogatepass")).hexdigest()
         last = section.line + section.body.count("\n")
@@ -128,6 +135,7 @@ class Maker:
                 updated_at=section.updated_at,
                 digest=digest,
                 heading=section.heading,
+                names=section.names,
                 note=True,
             )
 
@@ -147,12 +155,13 @@ class Maker:
         created_at: str | None = None,
         updated_at: str | None = None,
         heading: str = "",
+        names: tuple[str, ...] = (),
         note: bool = False,
     ) -> Row:
         shown = redact(clean_text(body[: self.settings.max_indexed_chars])).text
         words, forms = words_module.analyse(shown)
         tags = tuple(map(clean_text, tags))
-        labels = _labels(tags, clean_text(heading), self.scope)
+        labels = _labels((*tags, *names), clean_text(heading), self.scope)
         source_ids = tuple(map(clean_text, sources))
         sources_json = _json(source_ids)
         updated = _iso(updated_at)

@@ -70,6 +70,7 @@ CREATE TABLE files (
     pending_ns INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX files_by_scope ON files (scope, name);
+CREATE INDEX files_pending ON files (path) WHERE pending <> '';
 CREATE TABLE problems (
     file INTEGER NOT NULL, line INTEGER NOT NULL, code TEXT NOT NULL,
     message TEXT NOT NULL, fixable INTEGER NOT NULL, notice INTEGER NOT NULL

@@ -101,11 +101,13 @@ class Statistics:
             if count:
                 if count > 1 or needle + needle[1:] in words:
                     count = _count(needle, words)
-                bm25 += weight * count * (k1 + 1) / (count + norm)
             elif needle in forms:
-                bm25 += weight * (k1 + 1) / (1 + norm)
-            if needle in labels:
+                count = 1
+            if needle in labels:  # said in a tag or title: as good as said once more in the text
+                count += 1
                 tags += weight
+            if count:
+                bm25 += weight * count * (k1 + 1) / (count + norm)
             if exact_needle and (
                 exact_needle in forms or exact_needle in words or exact_needle in labels
             ):

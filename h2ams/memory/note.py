@@ -11,7 +11,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from h2ams.memory import spans, values
 from h2ams.memory.front import Front, read_front
@@ -23,6 +23,8 @@ MAX_SETEXT_LINES_COUNT = 4  # a longer paragraph above a rule is text
 MAX_SETEXT_CHARS = 200
 _UPDATED_KEYS = ("updatedAt", "updated", "modified", "lastmod", "date")
 _KIND_KEYS = ("kind", "type")
+_NAME_KEYS = ("title", "name", "aliases", "alias", "description")
+_BLANK_LINES = re.compile(r"\n(?:[ \t\r]*\n)+")
 _TAG_KEYS = ("tags", "tag")
 
 _MARKS = re.compile(
@@ -46,6 +48,8 @@ class Section:
     ``body`` is the text below the heading, up to the next one; a heading with nothing below it at
     all has its own line there. ``line`` (1-based) is the heading's, or the text's without one.
     ``start`` and ``end`` are offsets in the note's decoded text (no BOM), heading included.
+    ``names`` are what the note itself is called (file name, title, aliases …): in its first
+    section only. A long section is several ones with the same heading, cut at blank lines.
     """
 
     heading: str
@@ -57,6 +61,7 @@ class Section:
     updated_at: str | None
     start: int
     end: int
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +86,15 @@ def parse_note(
     if fence_at is not None:
         line = text.count("\n", 0, fence_at) + 1
         problems.append(Problem("unclosed-fence", "a code fence is never closed", line))
-    return tuple(_sections(text, front, headings, name)), tuple(problems)
+    sections = [
+        passage
+        for section in _sections(text, front, headings)
+        for passage in _passages(section, text, settings.note_passage_chars)
+    ]
+    numbered = _numbered(sections, name)
+    if numbered:
+        numbered[0] = replace(numbered[0], names=_names(front.values, name))
+    return tuple(numbered), tuple(problems)
 
 
 def note_id(name: str, heading: str, ordinal: int) -> str:
@@ -151,9 +164,8 @@ def _paragraph_before(text: str, at: int, lower: int) -> tuple[int, str] | None:
     return (first, title) if title and len(title) <= MAX_SETEXT_CHARS else None
 
 
-def _sections(text: str, front: Front, headings: list[_Heading], name: str) -> list[Section]:
+def _sections(text: str, front: Front, headings: list[_Heading]) -> list[Section]:
     kind, tags, updated = _of_whole_note(front.values)
-    counts: dict[str, int] = {}
     sections: list[Section] = []
     path: list[_Heading] = []
     line, line_at = 1, 0
@@ -173,12 +185,64 @@ def _sections(text: str, front: Front, headings: list[_Heading], name: str) -> l
             start += region.rfind("\n", 0, len(region) - len(region.lstrip())) + 1
         line, line_at = line + text.count("\n", line_at, start), start
         title = HEADING_SEPARATOR.join(above.text for above in path if above.level)
-        ordinal = counts.get(title, 0)
-        counts[title] = ordinal + 1
         end = start + len(text[start:end].rstrip())
-        id = note_id(name, title, ordinal)
-        sections.append(Section(title, body, line, id, kind, tags, updated, start, end))
+        sections.append(Section(title, body, line, "", kind, tags, updated, start, end))
     return sections
+
+
+def _passages(section: Section, text: str, limit_chars: int) -> list[Section]:
+    """A section of more than ``limit_chars`` in pieces of whole paragraphs, none much longer.
+
+    A paragraph, list or code block without a blank line in it stays whole, however long.
+    """
+    if len(section.body) <= limit_chars:
+        return [section]
+    cuts = [section.start]
+    last = section.start
+    for blank in _BLANK_LINES.finditer(text, section.start, section.end):
+        if blank.end() - cuts[-1] > limit_chars and last > cuts[-1]:
+            cuts.append(last)
+        last = blank.end()
+    if section.end - cuts[-1] > limit_chars and last > cuts[-1]:
+        cuts.append(last)
+    if len(cuts) == 1:
+        return [section]
+    pieces = []
+    first_body = text.find("\n", section.start) + 1 if section.heading else section.start
+    for start, end in zip(cuts, [*cuts[1:], section.end], strict=True):
+        from_here = first_body if start == section.start else start
+        body = values.trim_blank_lines(text[from_here:end].replace("\r\n", "\n"))
+        if not body:
+            continue
+        line = section.line + text.count("\n", section.start, start)
+        end = start + len(text[start:end].rstrip())
+        body = values.clean_text(body)
+        pieces.append(replace(section, body=body, line=line, start=start, end=end))
+    return pieces
+
+
+def _numbered(sections: list[Section], name: str) -> list[Section]:
+    """With ids: by heading, and by the place among the sections with the same heading."""
+    counts: dict[str, int] = {}
+    found = []
+    for section in sections:
+        ordinal = counts.get(section.heading, 0)
+        counts[section.heading] = ordinal + 1
+        found.append(replace(section, id=note_id(name, section.heading, ordinal)))
+    return found
+
+
+def _names(facts: Mapping[str, object], name: str) -> tuple[str, ...]:
+    """What the note is called: file name without its ending, title, aliases, description."""
+    stem = name.rsplit("/", 1)[-1].removesuffix(".md")
+    found = [stem]
+    for key in _NAME_KEYS:
+        given = facts.get(key)
+        if isinstance(given, str):
+            found.append(given)
+        elif isinstance(given, list):
+            found.extend(each for each in given if isinstance(each, str))
+    return tuple(dict.fromkeys(values.clean_text(each) for each in found if each.strip()))
 
 
 def _body(text: str, heading: _Heading, end: int, is_leaf: bool) -> str:

@@ -21,9 +21,9 @@ def _configure_init(parser: CommandParser) -> None:
 
 def _init(call: Call) -> int:
     """Make the folder where it is missing. One that exists keeps every byte of its files."""
-    from h2ams.config import resolve_root
+    from h2ams.config import resolve_new_root
 
-    place = resolve_root(call.args.root if call.args.dir is None else call.args.dir)
+    place = resolve_new_root(call.args.root if call.args.dir is None else call.args.dir)
     created = not os.path.lexists(place)
     with call.open(place, create=True) as memory, call.output.working("reading"):
         status = memory.status(access=call.access())

@@ -163,6 +163,9 @@ def _doctor(call: Call) -> int:
         line(("fixed ", "good"), *cli_shapes.problem_line(fixed))
     if not report.problems and not report.fixed:
         line(("no problems", "good"))
+    left = sum(not found.notice for found in report.problems)
+    if args.fix and left:
+        call.output.note(f"{left} left that only a person can put right: edit the file")
     call.output.document(
         {
             "problems": cli_shapes.problems(report.problems),

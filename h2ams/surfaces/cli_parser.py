@@ -142,8 +142,8 @@ def whole(text: str) -> int:
 
 
 def _looks_like_option(word: str) -> bool:
-    """Whether a word is an option; a negative number is not: no option begins with a digit."""
-    return len(word) > 1 and word.startswith("-") and not word[1].isdecimal()
+    """Whether a word is an option. No option begins with a digit, and ``"- milk"`` is a list."""
+    return len(word) > 1 and word[0] == "-" and not (word[1].isdecimal() or word[1].isspace())
 
 
 def add_global_options(parser: CommandParser) -> None:
@@ -185,10 +185,10 @@ def _add_access_options(parser: CommandParser) -> None:
     parser.option("--agent", metavar="ID", group=access, help="the current child agent")
     parser.option(
         "--user",
-        metavar="read|write",
+        metavar="[=read|write]",
         choices=("read", "write"),
         group=access,
-        help="the user's own scope: --user reads, --user=write reads and writes",
+        help="the user's own scope; alone it reads",
     )
     parser.option(
         "--no-user",

@@ -115,10 +115,26 @@ def _print_hit(call: Call, place: int, found: Hit, *, explain: bool) -> None:
         score += f"; matched: {' '.join(found.matched) or 'nothing'}"
     call.output.line((f"   {record.path}:{record.line}  score {score}", "dim"))
     lines = [line for line in record.body.splitlines() if line.strip()]
-    for line in lines[:BODY_LINES]:
+    first = _first_matching(lines, found.matched)
+    if first:
+        call.output.line((f"   … {first} lines before", "dim"))
+    for line in lines[first : first + BODY_LINES]:
         call.output.line(f"   {first_line(line, BODY_LINE_CHARS)}")
-    if len(lines) > BODY_LINES:
-        call.output.line((f"   … {len(lines) - BODY_LINES} more lines", "dim"))
+    left = len(lines) - first - BODY_LINES
+    if left > 0:
+        call.output.line((f"   … {left} more lines", "dim"))
+
+
+def _first_matching(lines: Sequence[str], matched: Sequence[str]) -> int:
+    """Where the excerpt of a long text begins: the line that says most of what was asked."""
+    if len(lines) <= BODY_LINES:
+        return 0
+    # The beginning of a word is enough: its ending may differ from the one asked for.
+    beginnings = [word.casefold()[: max(4, len(word) - 3)] for word in matched]
+    folded = [line.casefold() for line in lines]
+    counts = [sum(each in line for each in beginnings) for line in folded]
+    best = counts.index(max(counts))
+    return min(best, len(lines) - BODY_LINES)
 
 
 def _facts(record: Record) -> list[tuple[str, str]]:
@@ -148,7 +164,8 @@ def _list(call: Call) -> int:
 def _print_list(call: Call, records: Sequence[Record]) -> None:
     for record in records:
         text = first_line(record.body, LIST_CHARS)
-        call.output.line((record.address, "address"), *_facts(record), f"  {text}")
+        place = (f"  {record.path}:{record.line}", "dim")
+        call.output.line((record.address, "address"), place, *_facts(record), f"  {text}")
     if not records and not call.output.json:
         call.output.note("no segments")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from h2ams.errors import UsageError
@@ -71,12 +72,16 @@ def _configure_remember(parser: CommandParser) -> None:
 
 
 def _remember(call: Call) -> int:
+    from h2ams.config import resolve_root
     from h2ams.memory.values import check_kind
 
     args = call.args
     kind = check_kind(args.kind)  # before a missing folder is made
     body = call.text(args.text, "the text")
+    is_new = not os.path.lexists(resolve_root(args.root))
     with call.open(create=not args.dry_run) as memory:
+        if is_new:
+            call.output.note(f"made the memory folder {memory.root}")
         result = memory.remember(
             checked_text(args.scope, "the scope"),
             body,

@@ -1,8 +1,9 @@
 """What is wrong in a memory folder, and the repairs that need no guess.
 
 ``doctor`` reports everything that reading found: in files, in folders, in the index. ``fix`` gives
-a new id to the second of two segments with the same one and rebuilds an index that is not what the
-files say. Both can be run again without a further change. Anything else is a person's to decide.
+an id of its own to a segment whose id another one (or the engine) has, and rebuilds an index that
+is not what the files say. Both can be run again without a further change. Anything else is a
+person's to decide.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from h2ams.memory.segment import Document, Problem
 if TYPE_CHECKING:
     from h2ams.memory.store import Store
 
-DUPLICATE_ID = "duplicate-id"
+ID_CODES = frozenset({"duplicate-id", "reserved-id"})
 INDEX_CODES = frozenset({"index-damaged", "index-differs", "index-sums"})
 _TRIES = 5
 
@@ -69,18 +70,18 @@ def doctor(
         if not dry_run:
             rebuild()
         fixed.append(Fixed("", 0, "index-rebuilt", "the index was made anew from the files"))
-    for path in sorted({each.path for each in found if each.code == DUPLICATE_ID}):
+    for path in sorted({each.path for each in found if each.code in ID_CODES}):
         scope = scope_of(path)
         if scope is None:
             continue
         mended, diff = _new_ids(root, store, scope, path, dry_run=dry_run)
         fixed += mended
         diffs.append(diff)
-    mended_paths = {each.path for each in fixed if each.code == DUPLICATE_ID}
+    mended_paths = {each.path for each in fixed if each.path}
     for each in found:
         if each.code in INDEX_CODES:
             continue
-        if each.code != DUPLICATE_ID or each.path not in mended_paths:
+        if each.code not in ID_CODES or each.path not in mended_paths:
             left.append(each)
     return DoctorReport(tuple(left), tuple(fixed), "".join(diffs))
 
@@ -110,7 +111,7 @@ def _with_new_ids(data: bytes, scope: Scope, path: str) -> tuple[bytes, list[Fix
     fixed: list[Fixed] = []
     while True:
         document = segments.parse(data)
-        place = _second_of_an_id(document)
+        place = _with_a_borrowed_address(document)
         if place is None or document.read_only:
             return data, fixed
         entry = document.entries[place]
@@ -119,14 +120,13 @@ def _with_new_ids(data: bytes, scope: Scope, path: str) -> tuple[bytes, list[Fix
         id = segments.new_id(scope.text, value.kind, value.body, taken)
         data = segments.replace(document, place, replace(value, id=id))
         message = f"{entry.address_id} is {id} now"
-        fixed.append(Fixed(path, entry.line, DUPLICATE_ID, message))
+        fixed.append(Fixed(path, entry.line, "new-id", message))
 
 
-def _second_of_an_id(document: Document) -> int | None:
-    seen: set[str] = set()
+def _with_a_borrowed_address(document: Document) -> int | None:
+    """The first entry that is not addressed by its own id: another one has it, or the engine."""
     for place, entry in enumerate(document.entries):
         id = entry.segment.id
-        if id and id in seen and not entry.read_only:
+        if id and id != entry.address_id and not entry.read_only:
             return place
-        seen.add(id)
     return None

@@ -129,6 +129,7 @@ def test_each_items_tokens_count_its_own_text(given_: list[Candidate], total: in
                 item.cut
                 or whole is None
                 or len([c for c in given_ if c.address == item.address]) > 1
+                or whole.tokens not in (0, REAL.count(whole.body))  # a wrong count is believed
             ):
                 continue
             label = render.label(whole, render.ENGLISH)

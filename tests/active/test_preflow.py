@@ -87,9 +87,9 @@ def test_a_related_sessions_items_name_it() -> None:
 
 def test_a_notes_heading_is_shown_once() -> None:
     plain = record("Rotate weekly.", "note_1", heading="Keys > Rotation", is_note=True)
-    again = record("Keys > Other\nText.", "note_2", heading="Keys > Other", is_note=True)
+    again = record("Text.", "note_2", heading="Keys > Other", is_note=True)
     text = _block(ActiveSet(), [hit(plain), hit(again)], _Index()).text
-    assert "Keys > Rotation\nRotate weekly." in text
+    assert "Keys > Rotation · 2026-04-30]\nRotate weekly." in text
     assert text.count("Keys > Other") == 1
 
 

@@ -49,9 +49,12 @@ def test_every_line_of_a_note_is_in_a_section(text: str) -> None:
     if text.startswith(("---", "\ufeff")):
         return  # frontmatter, or a byte order mark
     shown = "".join(text[section.start : section.end] for section in found)
-    letters = re.sub(r"[\s#=-]+", "", text)
     kept = re.sub(r"[\s#=-]+", "", shown)
-    assert kept == letters
+    # A heading without a text of its own stands in the headings of the sections below it.
+    paths = re.sub(r"[\s#=-]+", "", "".join(section.heading for section in found))
+    for line in text.splitlines():
+        letters = re.sub(r"[\s#=-]+", "", line)
+        assert letters in kept or letters in paths
 
 
 def test_a_note_without_headings_is_one_section() -> None:
@@ -217,3 +220,26 @@ def test_a_limit_of_the_settings_holds_for_frontmatter() -> None:
 
 def test_the_id_of_historical_resident_text_depends_on_the_scope_alone() -> None:
     assert re.fullmatch(r"content_[0-9a-f]{12}", content_id("sessions/s_demo/feature/sso"))
+
+
+def test_a_long_section_is_cut_at_blank_lines_into_pieces_with_lines_of_their_own() -> None:
+    paragraphs = [f"Paragraph {n} " + "word " * 30 for n in range(40)]
+    text = "# A\n\n" + "\n\n".join(paragraphs) + "\n"
+    found = sections(text)
+    assert len(found) > 3
+    assert all(len(section.body) <= DEFAULTS.note_passage_chars for section in found)
+    assert {section.heading for section in found} == {"A"}
+    assert len({section.id for section in found}) == len(found)
+    lines = text.split("\n")
+    for section in found[1:]:
+        assert lines[section.line - 1].strip() == section.body.split("\n")[0].strip()
+    assert [p.strip() for section in found for p in section.body.split("\n\n")] == [
+        p.strip() for p in paragraphs
+    ]
+
+
+def test_the_first_section_knows_what_the_note_is_called() -> None:
+    text = "---\ntitle: Moonshot\naliases: [Apollo, 'Saturn V']\n---\nText.\n\n# More\n\nMore.\n"
+    found, _ = parse_note(text.encode(), name="People/Plan B.md")
+    assert found[0].names == ("Plan B", "Moonshot", "Apollo", "Saturn V")
+    assert found[1].names == ()
