@@ -240,7 +240,7 @@ def _names(facts: Mapping[str, object], name: str) -> tuple[str, ...]:
         given = facts.get(key)
         if isinstance(given, str):
             found.append(given)
-        elif isinstance(given, list):
+        elif isinstance(given, list | tuple):
             found.extend(each for each in given if isinstance(each, str))
     return tuple(dict.fromkeys(values.clean_text(each) for each in found if each.strip()))
 

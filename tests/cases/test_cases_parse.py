@@ -26,29 +26,44 @@ def bodies(memory: Memory, scope: str) -> list[str]:
     return [record.body for record in memory.list(scope)]
 
 
-# -- K02 -------------------------------------------------------------------------------------------
+# -- K02 ------------------------------------------------------------------------------------------
 
-BAD_VALUES = [
-    r"path: C:\\agent\\x: y", "title: *Italic*",
-    "tags: [[link]]x"deftest_k02_what_is_no_yaml_is_reported_and_holds_nothing_backroot:Path->None:    bad=f"---\nid: bad{number}\n{line}\n---\nbad words {number}\n"fornumber,
-    lineinenumerate(BAD_VALUES)file=writeroot, "user/memory.md", *bad,
-    segment_text("good","good segment")writeroot, "global/memory.md",
-    "---\nprose behind a rule, nothing else\n"writeroot, "vp/ada/memory.md",
-    segment_text("other","good file")withopenedrootasmemory:        report=memory.syncassertidsmemory,
-    "good segment"=="good",
-    "other"assertreport.failed==4andreport.changed==3lines=file.read_text.splitlinesforproblem,valueinzipreport.errors[1:],
-    BAD_VALUES,
-    strict=True:            assertproblem.path=="user/memory.md"# The line of the value, or that of the next one, where YAML noticed.assertlines.indexvalue<=problem.line<=lines.indexvalue+2assertreport.errors[0].path,
-    report.errors[0].line=="global/memory.md",
-    1# Their words are found all the same.assert{record.bodyforrecordinmemory.list"user"}>={f"bad words {number}"fornumberinrange3}assertidsmemory,
-    "prose behind a rule"!=YAML_TRAPS="*a", "&a b", "[[x]]", "[x", "{", "}", "@x", "`x`", "%x",
-    "!x y", "|", ">", "? x", "- x", "a: b: c", "'", '"', "'x' y", "#x", "x #y", "\\", "C:\\x",
-    "\t", ",", "<<", "~", "*", "**b**", "x:", ": x",
-]  # fmt: skip
+BAD_VALUES = [r"path: C:\\agent\\x: y", "title: *Italic*", "tags: [[link]]x"]
+
+
+def test_k02_what_is_no_yaml_is_reported_and_holds_nothing_back(root: Path) -> None:
+    bad = [
+        f"---\nid: bad{number}\n{line}\n---\nbad words {number}\n"
+        for number, line in enumerate(BAD_VALUES)
+    ]
+    file = write(root, "user/memory.md", *bad, segment_text("good", "good segment"))
+    write(root, "global/memory.md", "---\nprose behind a rule, nothing else\n")
+    write(root, "vp/ada/memory.md", segment_text("other", "good file"))
+    with opened(root) as memory:
+        report = memory.sync()
+        assert ids(memory, "good segment") == ["good", "other"]
+        assert report.failed == 4 and report.changed == 3
+        lines = file.read_text().splitlines()
+        for problem, value in zip(report.errors[1:], BAD_VALUES, strict=True):
+            assert problem.path == "user/memory.md"
+            # The line of the value, or that of the next one, where YAML noticed.
+            assert lines.index(value) <= problem.line <= lines.index(value) + 2
+        assert (report.errors[0].path, report.errors[0].line) == ("global/memory.md", 1)
+        # Their words are found all the same.
+        assert {record.body for record in memory.list("user")} >= {
+            f"bad words {number}" for number in range(3)
+        }
+        assert ids(memory, "prose behind a rule") != []
+
+
+YAML_TRAPS = st.sampled_from(
+    ["*a", "&a b", "[[x]]", "[x", "{", "}", "@x", "`x`", "%x", "!x y", "|", ">", "? x", "- x", "a: b: c",
+     "'", '"', "'x' y", "#x", "x #y", "\\", "C:\\x", "\t", ",", "<<", "~", "*", "**b**", "x:", ": x"]
+)  # fmt: skip
 
 
 @few
-@given(values=st.lists(st.sampled_from(YAML_TRAPS), min_size=1, max_size=4))
+@given(values=st.lists(YAML_TRAPS, min_size=1, max_size=4))
 def test_k02_no_value_of_a_header_holds_back_its_body_or_another_segment(
     tmp_path_factory: pytest.TempPathFactory, values: list[str]
 ) -> None:
@@ -64,7 +79,7 @@ def test_k02_no_value_of_a_header_holds_back_its_body_or_another_segment(
         assert memory.sync().changed == 0
 
 
-# -- K04 -------------------------------------------------------------------------------------------
+# -- K04 ------------------------------------------------------------------------------------------
 
 FORMS = {"lf": ("\n", b""), "crlf": ("\r\n", b""), "bom": ("\n", b"\xef\xbb\xbf")}
 FORMS["bom+crlf"] = ("\r\n", b"\xef\xbb\xbf")
@@ -95,7 +110,7 @@ def test_k04_a_byte_order_mark_and_crlf_change_nothing_that_is_read(root: Path, 
     assert (after.count(b"\r\n") == after.count(b"\n")) == (newline == "\r\n")
 
 
-# -- K05 and K06 -----------------------------------------------------------------------------------
+# -- K05 and K06 ----------------------------------------------------------------------------------
 
 RULES = "A\n\n---\n\nstatus: open\n\n---\n\nB"
 LAST = "Keep this final line."
@@ -175,7 +190,7 @@ def test_k05_k06_every_text_that_is_written_is_read_back(
         assert bodies(memory, "user") == list(wanted)
 
 
-# -- K69 and K70 -----------------------------------------------------------------------------------
+# -- K69 and K70 ----------------------------------------------------------------------------------
 
 MISSING = {
     "kind empty": "kind:",
@@ -242,7 +257,7 @@ def test_k70_each_repeated_key_is_named_with_its_line(root: Path, key: str) -> N
         assert bodies(memory, "user") == ["repeated words"]
 
 
-# -- K71 and K73 -----------------------------------------------------------------------------------
+# -- K71 and K73 ----------------------------------------------------------------------------------
 
 
 def bomb(levels: int = 9, width: int = 9) -> str:

@@ -25,7 +25,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "memory"
 
 
-# -- K14 -------------------------------------------------------------------------------------------
+# -- K14 ------------------------------------------------------------------------------------------
 
 
 def test_k14_forgetting_a_whole_scope_leaves_the_other_byte_for_byte(root: Path) -> None:
@@ -56,7 +56,7 @@ def test_k14_no_name_that_begins_alike_is_taken_for_the_scope(root: Path, other:
         assert [record.scope for record in memory.list()] == [other]
 
 
-# -- K16 and K17 -----------------------------------------------------------------------------------
+# -- K16 and K17 ----------------------------------------------------------------------------------
 
 
 @links
@@ -132,51 +132,113 @@ def test_k17_no_write_follows_a_final_or_dangling_link(root: Path, tmp_path: Pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["memory", "victim.md"]
 
 
-# -- K18 -------------------------------------------------------------------------------------------
+# -- K18 ------------------------------------------------------------------------------------------
 
-NAMES = [
-    "żółć", "Ångström", "café", "한국어", "がぎぐ", "résumé.v2", "ộ", "Ὀδυσσεύς",
-    "ё-й"@pytest.mark.parametrize"name",
-    NAMESdeftest_k18_either_unicode_form_of_a_scope_name_is_the_same_scoperoot:Path,
-    name:str->None:    composed,split=unicodedata.normalize(form,name)forformin("NFC","NFD")writeroot,
-    f"chat/{composed}/memory.md", segment_text("a","alpha"),
-    segment_text("b","beta")withopenedrootasmemory:        memory.syncfolder=root/"chat"/composed.renameroot/"chat"/splitfile=folder/"memory.md"file.write_textfile.read_text().replace("beta","gamma")report=memory.synckeys=(f"chat/{composed}","a"),
-    (f"chat/{composed}","b")assert(record.scope,record.id)forrecordinmemory.list()==keysassertmemory.status.scopes==1assertreport.added==0andreport.deleted==0forformincomposed,
-    split:            assertrecord.idforrecordinmemory.list(f"chat/{form}")=="a",
-    "b"assertidsmemory, "gamma", scopes=[f"chat/{form}"]=="b"assertidsmemory, "gamma",
-    access=Access(chat=form)=="b"assertsortedids(memory,form)=="a",
-    "b"assertmemory.getf"chat/{form}#a".scope==f"chat/{composed}"assertmemory.rememberf"chat/{split}",
-    "delta".path==f"chat/{split}/memory.md"assertlenlist((root/"chat").iterdir())==1assertmemory.verify.ok# -- K82 -------------------------------------------------------------------------------------------deftest_k82_two_folders_of_one_name_share_nothingtmp_path:Path->None:    job,personal=tmp_path/"job/my-app",tmp_path/"personal/my-app"job.mkdirparents=Truepersonal.mkdirparents=Truewithopenedjobasfirst,openedpersonalassecond:        first.remember"sessions/my-app",
-    "deploy on friday"assertlenids(first,"deploy")==1assertidssecond,
-    "deploy"==andsecond.list==assertfirst.root!=second.rootandfirst.state!=second.stateforspellinginf"{job}/",
-    f"{job.parent}/./my-app",
-    f"{personal}/../../job/my-app":        withMemory.openspellingasagain:            assertagain.root==strjobassertlenids(again,"deploy")==1found=documentcli(personal,"recall","deploy","--json","--session","my-app")assertfound"hits"==# -- K83 (library and command line; the MCP server is not there yet) -------------------------------deftest_k83_every_surface_keeps_to_the_scoperoot:Path->None:    withopenedrootasmemory:        id=memory.remember"sessions/a",
-    "needle in a".idmemory.remember"user",
-    "needle of the user"foraccess,flags,wantedin(Access(session="a"),("--session","a"),True),
-    (Access(session="b"),("--session","b"),False), (Access(chat="a"),("--chat","a"),False),
-    (Access(session="b",user=False),("--session","b","--no-user"),False),
-    (Access(user=True),("--user",),False),
-    (Access(session="b",related_sessions=["a"]),("--session=b","--related=a"),True),
-    :            found=idsmemory, "needle",
-    access=accessassertidinfound==wantedassertcli_idsroot, "needle",
-    *flags==foundassertidsmemory, "needle",
-    access=Access()==# No access at all is the owner's own call; a scope filter never widens an access.assertlenids(memory,"needle")==2assertidsmemory,
-    "needle", access=Access(session="b"),
-    scopes=["sessions/a","*"]==record.idforrecordinmemory.list("user")# -- K85 -------------------------------------------------------------------------------------------deftest_k85_a_neighbour_with_the_same_prefix_is_outsideroot:Path->None:    secret=writeroot.with_name("memory-secret"),
-    "memory.md",
-    segment_text("x","topsecret")withopenedrootasmemory:        forpathin"../memory-secret/memory.md",
-    str(secret), "user/../../memory-secret/memory.md",
-    :            withpytest.raisesUnsafePathError:                memory.sync[path]withpytest.raisesScopeError:                memory.listpathwithpytest.raisesScopeError:                memory.getf"{path}#x"withpytest.raisesScopeError:                memory.rememberpath,
-    "planted"assertmemory.list==andidsmemory,
-    "topsecret"==forwordsin["list","../memory-secret"],
-    ["show","../memory-secret#x"]:        done=cliroot,
-    *wordsassertdone.code==2and"topsecret"notindone.out+done.errdone=cliroot, "sync",
-    "../memory-secret/memory.md",
-    "--json"assertdone.code==1anddocumentdone"error""code"=="unsafe-path"assertsecret.read_text==segment_text"x",
-    "topsecret"SPELLINGS="..", "../x", "/x", "user/..", "user/../x", "sessions/..", "topic/..",
-    "topic/../x", "sessions/s/../t", "sessions/%2e%2e", "C:\\x", "sessions/a\\b", "sessions//a",
-    "user/", "/user", "~", "~/x", "sessions/a\0b", "\\\\host\\x", "sessions/․․", "user/x", "",
-]  # fmt: skip
+NAMES = ["żółć", "Ångström", "café", "한국어", "がぎぐ", "résumé.v2", "ộ", "Ὀδυσσεύς", "ё-й"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_k18_either_unicode_form_of_a_scope_name_is_the_same_scope(root: Path, name: str) -> None:
+    composed, split = (unicodedata.normalize(form, name) for form in ("NFC", "NFD"))
+    write(root, f"chat/{composed}/memory.md", segment_text("a", "alpha"), segment_text("b", "beta"))
+    with opened(root) as memory:
+        memory.sync()
+        folder = (root / "chat" / composed).rename(root / "chat" / split)
+        file = folder / "memory.md"
+        file.write_text(file.read_text().replace("beta", "gamma"))
+        report = memory.sync()
+        keys = [(f"chat/{composed}", "a"), (f"chat/{composed}", "b")]
+        assert [(record.scope, record.id) for record in memory.list()] == keys
+        assert memory.status().scopes == 1
+        assert report.added == 0 and report.deleted == 0
+        for form in (composed, split):
+            assert [record.id for record in memory.list(f"chat/{form}")] == ["a", "b"]
+            assert ids(memory, "gamma", scopes=[f"chat/{form}"]) == ["b"]
+            assert ids(memory, "gamma", access=Access(chat=form)) == ["b"]
+            assert sorted(ids(memory, form)) == ["a", "b"]
+            assert memory.get(f"chat/{form}#a").scope == f"chat/{composed}"
+        assert memory.remember(f"chat/{split}", "delta").path == f"chat/{split}/memory.md"
+        assert len(list((root / "chat").iterdir())) == 1
+        assert memory.verify().ok
+
+
+# -- K82 ------------------------------------------------------------------------------------------
+
+
+def test_k82_two_folders_of_one_name_share_nothing(tmp_path: Path) -> None:
+    job, personal = tmp_path / "job/my-app", tmp_path / "personal/my-app"
+    job.mkdir(parents=True)
+    personal.mkdir(parents=True)
+    with opened(job) as first, opened(personal) as second:
+        first.remember("sessions/my-app", "deploy on friday")
+        assert len(ids(first, "deploy")) == 1
+        assert ids(second, "deploy") == [] and second.list() == ()
+        assert first.root != second.root and first.state != second.state
+    for spelling in (f"{job}/", f"{job.parent}/./my-app", f"{personal}/../../job/my-app"):
+        with Memory.open(spelling) as again:
+            assert again.root == str(job)
+            assert len(ids(again, "deploy")) == 1
+    found = document(cli(personal, "recall", "deploy", "--json", "--session", "my-app"))
+    assert found["hits"] == []
+
+
+# -- K83 (library and command line; the MCP server is not there yet) -------------------------------
+
+
+def test_k83_every_surface_keeps_to_the_scope(root: Path) -> None:
+    with opened(root) as memory:
+        id = memory.remember("sessions/a", "needle in a").id
+        memory.remember("user", "needle of the user")
+        for access, flags, wanted in (
+            (Access(session="a"), ("--session", "a"), True),
+            (Access(session="b"), ("--session", "b"), False),
+            (Access(chat="a"), ("--chat", "a"), False),
+            (Access(session="b", user=False), ("--session", "b", "--no-user"), False),
+            (Access(user=True), ("--user",), False),
+            (Access(session="b", related_sessions=["a"]), ("--session=b", "--related=a"), True),
+        ):
+            found = ids(memory, "needle", access=access)
+            assert (id in found) == wanted
+            assert cli_ids(root, "needle", *flags) == found
+        assert ids(memory, "needle", access=Access()) == []
+        # No access at all is the owner's own call; a scope filter never widens an access.
+        assert len(ids(memory, "needle")) == 2
+        assert ids(memory, "needle", access=Access(session="b"), scopes=["sessions/a", "*"]) == [
+            record.id for record in memory.list("user")
+        ]
+
+
+# -- K85 ------------------------------------------------------------------------------------------
+
+
+def test_k85_a_neighbour_with_the_same_prefix_is_outside(root: Path) -> None:
+    secret = write(root.with_name("memory-secret"), "memory.md", segment_text("x", "topsecret"))
+    with opened(root) as memory:
+        for path in (
+            "../memory-secret/memory.md",
+            str(secret),
+            "user/../../memory-secret/memory.md",
+        ):
+            with pytest.raises(UnsafePathError):
+                memory.sync([path])
+            with pytest.raises(ScopeError):
+                memory.list(path)
+            with pytest.raises(ScopeError):
+                memory.get(f"{path}#x")
+            with pytest.raises(ScopeError):
+                memory.remember(path, "planted")
+        assert memory.list() == () and ids(memory, "topsecret") == []
+    for words in (["list", "../memory-secret"], ["show", "../memory-secret#x"]):
+        done = cli(root, *words)
+        assert done.code == 2 and "topsecret" not in done.out + done.err
+    done = cli(root, "sync", "../memory-secret/memory.md", "--json")
+    assert done.code == 1 and document(done)["error"]["code"] == "unsafe-path"
+    assert secret.read_text() == segment_text("x", "topsecret")
+
+
+SPELLINGS = ["..", "../x", "/x", "user/..", "user/../x", "sessions/..", "topic/..", "topic/../x",
+             "sessions/s/../t", "sessions/%2e%2e", "C:\\x", "sessions/a\\b", "sessions//a", "user/",
+             "/user", "~", "~/x", "sessions/a\0b", "\\\\host\\x", "sessions/․․", "user/x", ""]  # fmt: skip
 
 
 @pytest.mark.parametrize("scope", SPELLINGS)
@@ -196,7 +258,7 @@ def test_k85_every_spelling_of_a_way_out_is_refused(root: Path, scope: str) -> N
         assert sorted(str(path) for path in root.parent.rglob("*")) == before
 
 
-# -- K87 and K88 -----------------------------------------------------------------------------------
+# -- K87 and K88 ----------------------------------------------------------------------------------
 
 
 def test_k87_a_name_that_differs_by_case_is_refused_and_the_existing_one_named(root: Path) -> None:

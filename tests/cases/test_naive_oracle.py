@@ -47,8 +47,7 @@ class Text:
         return self.among(self.words, term) or min(1, self.among(self.forms, term))
 
     def holds(self, term: Term) -> bool:
-        labelled = len(term.tokens) == 1 and self.among(self.labels, term) > 0
-        return labelled or self.times(term) > 0
+        return bool(self.times(term)) or (len(term.tokens) == 1 and self.among(self.labels, term) > 0)
 
     @staticmethod
     def among(tokens: list[str], term: Term) -> int:
@@ -58,7 +57,7 @@ class Text:
 
 
 def oracle(texts: Mapping[str, Text], query: str) -> dict[str, float]:
-    """Address to BM25 of every text that holds a term of ``query``; a label adds nothing."""
+    """Address to BM25 of every text that holds a term of ``query``; labels match but add nothing."""
     average = sum(len(text.words) for text in texts.values()) / max(1, len(texts))
     scores: dict[str, float] = {}
     for term in parse_query(query, max_chars=20_000).terms:
@@ -72,22 +71,23 @@ def oracle(texts: Mapping[str, Text], query: str) -> dict[str, float]:
     return scores
 
 
-VOCABULARY_TEXT = (
+VOCABULARY = (
     "alpha alphas beta running runs gamma delta getUserName get_user_name v1.2.3 user.name C++ "
-    "жираф жирафы μέλι μελι 用户认证 认证 しりとり 사용자 ข้าว 🎵 "
-    "naïve naive Baker's ops@example.org"
-)
-VOCABULARY = VOCABULARY_TEXT.split()
-SCOPES = [
-    "user", "global", "sessions/1", "sessions/1/topic/2", "sessions/1/vp/3",
-    "sessions/2"SCOPES.append"vp/3"ACCESSES:listAccess|None=None, Access(session="1"),
-    Access(session="1",vp="3"), Access(session="2",user=False),
-    Access(session="1",related_sessions=["2"]), Access(chat="9"),
-    BODY=st.listsst.sampled_from(VOCABULARY), min_size=1, max_size=9.map" ".joinASKED="al*",
-    "run*", "жир*", '"alpha beta"', '"running gamma"', "认", "absent", "the", "gets",
-    "user name", "AND", "-beta", *VOCABULARY,
-]  # fmt: skip
-QUERY = st.lists(st.sampled_from(ASKED), min_size=1, max_size=6).map(" ".join)
+    "жираф жирафы μέλι μελι 用户认证 认证 しりとり 사용자 ข้าว 🎵 naïve naive Baker's ops@example.org"
+).split()
+SCOPES = ["user", "global", "sessions/1", "sessions/1/topic/2", "sessions/1/vp/3", "sessions/2", "vp/3"]
+ACCESSES: list[Access | None] = [
+    None,
+    Access(session="1"),
+    Access(session="1", vp="3"),
+    Access(session="2", user=False),
+    Access(session="1", related_sessions=["2"]),
+    Access(chat="9"),
+]
+BODY = st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=9).map(" ".join)
+QUERY_WORD = st.sampled_from([*VOCABULARY, "al*", "run*", "жир*", '"alpha beta"', '"running gamma"', "认",
+                              "absent", "the", "gets", "user name", "AND", "-beta"])  # fmt: skip
+QUERY = st.lists(QUERY_WORD, min_size=1, max_size=6).map(" ".join)
 
 
 def readable(memory: Memory, access: Access | None) -> dict[str, Text]:
