@@ -21,7 +21,6 @@ it becomes a visible conflict copy instead of being removed.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import re
 import stat
@@ -57,6 +56,13 @@ class Changed(ConflictError):
     """The file is no longer the one that was read: read it again and apply the change anew."""
 
 
+def sha256_hex(data: bytes) -> str:
+    """SHA-256 of ``data`` in hexadecimal."""
+    import hashlib  # late: OpenSSL is a good part of a cold start that needs no digest
+
+    return hashlib.sha256(data).hexdigest()
+
+
 @dataclass(frozen=True, slots=True)
 class FileState:
     """One version of a file: its bytes, and the stat values by which a scan knows it again."""
@@ -71,7 +77,7 @@ class FileState:
     @property
     def sha256(self) -> str:
         """Digest of ``data`` in hex."""
-        return hashlib.sha256(self.data).hexdigest()
+        return sha256_hex(self.data)
 
 
 class Writer:
@@ -387,7 +393,7 @@ def _changed(shown: str, expect: FileState | None, now: FileState | None) -> Cha
 
 
 def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:16]
+    return sha256_hex(data)[:16]
 
 
 def _swap_name(path: str, new: bytes, old: bytes) -> str:

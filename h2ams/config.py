@@ -8,9 +8,7 @@ that came from elsewhere cannot bring commands, keys or addresses with it.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -80,6 +78,8 @@ def resolve_state(
         existing = os.path.dirname(existing)  # a root that will be made: ask its parent
     if os.access(existing, os.W_OK | os.X_OK):
         return inside, ""
+    import hashlib
+
     import platformdirs
 
     name = hashlib.sha256(os.path.realpath(root).encode()).hexdigest()[:16]
@@ -129,13 +129,19 @@ def _user_config(environ: Mapping[str, str]) -> str:
 
 def _read_config(path: str) -> dict[str, int | float | str]:
     try:
-        with open(path, "rb") as file:
-            values = tomllib.load(file)
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return {}
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8: {error}", path=path) from error
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}", path=path) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    import tomllib  # late: most folders have no configuration file
+
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: {error}", path=path, hint="see docs/settings.md") from error
     found: dict[str, int | float | str] = {}
     for name, value in values.items():

@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from h2ams import config, sqlite
-from h2ams.active.budget import total_budget
 from h2ams.errors import AccessError, NotFoundError, ReadOnlyError, UsageError
 from h2ams.files import Root
 from h2ams.index.guard import Guard
@@ -33,13 +32,13 @@ from h2ams.memory.scope import Scope, canonical_glob, parse_address, parse_scope
 from h2ams.memory.values import check_kind, is_note_id, parse_time
 from h2ams.settings import Settings
 from h2ams.text.words import parse_query
-from h2ams.tokens import TokenCounter, counter
 
 if TYPE_CHECKING:
     from h2ams.active.block import MemoryBlock
     from h2ams.active.turn import Turn
     from h2ams.index.verify import Verification
     from h2ams.memory.store import Store, WriteResult
+    from h2ams.tokens import TokenCounter
     from h2ams.upkeep.doctor import DoctorReport
     from h2ams.upkeep.status import Status
 
@@ -242,6 +241,8 @@ class Memory:
         ``budget`` in tokens, else a share of the model's ``window``. ``commit`` tells that the turn
         really happens: what the block shows counts as used. Without it no state changes.
         """
+        from h2ams.active.budget import total_budget
+
         with self._index.lock:
             gate, stale = self._guard.fresh(access)
             with self._index.reading() as connection:  # one state for the matches and the rest
@@ -509,6 +510,8 @@ class Memory:
         """The token counter of the settings; loaded when first needed (0.2 s)."""
         with self._counter_lock:
             if self._counter is None:
+                from h2ams.tokens import counter
+
                 self._counter = counter(self.settings.encoding)
             return self._counter
 

@@ -8,7 +8,6 @@ no link is followed at all. Nothing here makes the root but ``Root.create``.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import stat
@@ -27,6 +26,7 @@ from h2ams.atomic import (
     errors_named,
     read,
     reason,
+    sha256_hex,
     store_error,
 )
 from h2ams.errors import LockTimeoutError, RootError, UnsafePathError
@@ -221,7 +221,7 @@ class Root:
     def _lock_path(self, name: str) -> str:
         folded = unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
         readable = re.sub(r"[^\w.-]", "+", folded)[:40].strip(".")
-        mark = hashlib.sha256(folded.encode("utf-8", "replace")).hexdigest()[:16]
+        mark = sha256_hex(folded.encode("utf-8", "replace"))[:16]
         # Always below the root: two processes with different state folders share the files.
         folder = self._private_folder(self._own_state, ["locks"])
         path = os.path.join(folder, f"{readable}.{mark}.lock")

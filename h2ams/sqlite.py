@@ -111,10 +111,9 @@ def _fault(path: str, reason: str) -> IndexFaultError:
 
 
 def _keep_wal(connection: Connection) -> None:
-    import ctypes
-
-    keep = ctypes.c_int(1)
-    connection.file_control("main", apsw.SQLITE_FCNTL_PERSIST_WAL, ctypes.addressof(keep))
+    keep = array("i", [1])
+    address, _ = keep.buffer_info()
+    connection.file_control("main", apsw.SQLITE_FCNTL_PERSIST_WAL, address)
 
 
 def backup(target: Connection, source: Connection) -> None:

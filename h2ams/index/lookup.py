@@ -10,8 +10,8 @@ from __future__ import annotations
 import bisect
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from h2ams import sqlite
 from h2ams.index import schema
@@ -25,8 +25,7 @@ _ROWS_PER_RANGE = 8  # a word with fewer rows than this times the ranges is rare
 _VALUES_LIMIT = 250  # pairs written into the statement; more travel as JSON
 
 
-@dataclass(frozen=True, slots=True)
-class Area:
+class Area(NamedTuple):
     """The authorised part of the index: its scopes and the rowid ranges that they own."""
 
     names: tuple[str, ...]

@@ -7,13 +7,12 @@ apply step all see the same plan.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from h2ams.memory.layout import Role
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """One tracked file as ``stat`` saw it."""
 
     path: str
@@ -27,8 +26,7 @@ class Found:
     inode: int
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """One row of ``files``: what the index last saw of a file."""
 
     no: int
@@ -60,8 +58,7 @@ class Known:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """Files to read, files that are gone, and files that could not be looked at."""
 
     read: tuple[Found, ...] = ()
@@ -74,13 +71,6 @@ class Plan:
         return not (self.read or self.gone or self.unseen)
 
 
-@dataclass(slots=True)
-class _Draft:
-    read: list[Found] = field(default_factory=list)
-    gone: list[Known] = field(default_factory=list)
-    unseen: list[Known] = field(default_factory=list)
-
-
 def plan_sync(
     found: Mapping[str, Found], known: Mapping[str, Known], blinded: Callable[[str], bool]
 ) -> Plan:
@@ -89,13 +79,15 @@ def plan_sync(
     ``blinded(path)`` tells that the walk could not look where ``path`` lies: such a file is
     *unseen*, never *gone*.
     """
-    draft = _Draft()
+    read: list[Found] = []
+    gone: list[Known] = []
+    unseen: list[Known] = []
     for path, each in found.items():
         old = known.get(path)
         if old is None or not old.same(each):
-            draft.read.append(each)
-    if len(known) > len(found) - len(draft.read):
+            read.append(each)
+    if len(known) > len(found) - len(read):
         for path, old in known.items():
             if path not in found:
-                (draft.unseen if blinded(path) else draft.gone).append(old)
-    return Plan(tuple(draft.read), tuple(draft.gone), tuple(draft.unseen), len(found))
+                (unseen if blinded(path) else gone).append(old)
+    return Plan(tuple(read), tuple(gone), tuple(unseen), len(found))

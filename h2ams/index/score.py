@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from h2ams.memory.access import OTHER
 from h2ams.settings import Settings
@@ -52,21 +51,26 @@ def closeness_share(rank: int) -> float:
     return 1 - rank / OTHER
 
 
-@dataclass(frozen=True, slots=True)
 class Statistics:
     """What the terms weigh in the authorised scopes, and the factors of a segment's own.
 
     A *mask* has bit i set where term i is in the segment.
     """
 
-    terms: tuple[Term, ...]
-    weights: tuple[float, ...]
-    average_length: float
-    today: int
-    settings: Settings
-    _by_mask: dict[int, list[tuple[str, str, float]]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
+    def __init__(
+        self,
+        terms: tuple[Term, ...],
+        weights: tuple[float, ...],
+        average_length: float,
+        today: int,
+        settings: Settings,
+    ) -> None:
+        self.terms = terms
+        self.weights = weights
+        self.average_length = average_length
+        self.today = today
+        self.settings = settings
+        self._by_mask: dict[int, list[tuple[str, str, float]]] = {}
 
     def weight(self, mask: int) -> float:
         """Weight of all terms in ``mask`` together."""

@@ -12,12 +12,10 @@ substrings. The result says so.
 
 from __future__ import annotations
 
-import fnmatch
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from h2ams import sqlite
 from h2ams.index import schema
@@ -40,8 +38,7 @@ RECORD_COLUMNS = (
 RECORD_TABLES = "memory_segments m JOIN files f ON f.no = m.file"
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
+class Filters(NamedTuple):
     """What a hit must be besides matching. Empty means: no such filter. Times are ISO in UTC."""
 
     kinds: tuple[str, ...] = ()
@@ -55,16 +52,14 @@ class Filters:
         return bool(self.kinds or self.tags or self.after or self.before)
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(NamedTuple):
     """How many hits: at most ``limit``, and no further ones once they have ``tokens``."""
 
     limit: int
     tokens: float = float("inf")
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """What a search gives. ``below_gate`` are addresses that one weak word matched."""
 
     hits: tuple[Hit, ...] = ()
@@ -102,17 +97,19 @@ class Searcher:
         for relaxed, mine, reading in self._readings(query, terms, lookup):
             hits, gated = self._ranked(reading, mine, area, lookup, filters, wanted, relaxed)
             if not found.below_gate:
-                found = replace(found, below_gate=gated)
+                found = found._replace(below_gate=gated)
             if hits:
-                return replace(found, hits=hits, relaxed=relaxed)
+                return found._replace(hits=hits, relaxed=relaxed)
         complete = area.segments <= self.settings.substring_segments_count
-        return replace(found, relaxed=True, cut_short=not complete)
+        return found._replace(relaxed=True, cut_short=not complete)
 
     # -- terms -----------------------------------------------------------------------------------
 
     def _only(self, globs: Sequence[str]) -> tuple[str, ...] | None:
         if not globs:
             return None
+        import fnmatch
+
         names = area_of(self.connection, self.gate).names
         return tuple(
             name for name in names if any(fnmatch.fnmatchcase(name, glob) for glob in globs)

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 from h2ams import sqlite
 from h2ams.errors import RootError, UnsafePathError
 from h2ams.files import Root
-from h2ams.index import digest as digest_module
 from h2ams.index.plan import Found, Known, Plan, plan_sync
 from h2ams.index.scan import Scan, found_file, is_racy, scan
 from h2ams.index.schema import Index
@@ -431,6 +430,8 @@ class Syncer:
         """The digest that is kept up to date by the syncs, over ``scopes`` or all."""
         with self.index.reading() as connection:
             rows = sqlite.rows(connection, "SELECT name, digest FROM scopes")
+        from h2ams.index import digest as digest_module
+
         wanted = None if scopes is None else frozenset(scopes)
         return digest_module.combine(
             total for name, total in rows if wanted is None or name in wanted
@@ -507,7 +508,7 @@ def _ordered(plan: Plan) -> Plan:
         plan.read,
         key=lambda x: (x.role is not Role.SESSION_CARD, private[x.scope], x.scope, x.path),
     )
-    return replace(plan, read=tuple(order))
+    return plan._replace(read=tuple(order))
 
 
 def _spellings(scope: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Reported cases of the layer *ams*: what the prompt sees is what is there, and nothing in silence."""
+"""Reported cases of the layer *ams*: the prompt sees what is there, and no drop is silent."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def shown(block: MemoryBlock) -> set[str]:
     return {id for items in layers(block).values() for id in items}
 
 
-# -- K50 ------------------------------------------------------------------------------------------
+# -- K50 -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["forget", "purge", "by hand"])
@@ -61,7 +61,7 @@ def test_k50_what_another_process_forgot_is_in_no_layer(root: Path, how: str) ->
     assert "keys rotate" in done.out and "tokens last" not in done.out
 
 
-# -- K51 ------------------------------------------------------------------------------------------
+# -- K51 -------------------------------------------------------------------------------------------
 
 TIMES = {
     "S1": (NOW + timedelta(days=10)).isoformat(),
@@ -123,7 +123,7 @@ def test_k51_no_time_raises_or_outranks_today(
         assert memory.verify().ok
 
 
-# -- K128 -----------------------------------------------------------------------------------------
+# -- K128 ------------------------------------------------------------------------------------------
 
 SEVEN = [f"kiwi text number {n} about {' '.join(['subject'] * 5)} {n * 37}" for n in range(7)]
 

@@ -24,11 +24,13 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "memory"
 
 
-# -- K52 ------------------------------------------------------------------------------------------
+# -- K52 -------------------------------------------------------------------------------------------
 
 SPECIAL = "see <|endoftext|> and <|fim_prefix|>"
-MARKERS = ["<|endoftext|>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|endofprompt|>",
-           "<|im_start|>", "<|im_end|>", "[INST]", "<s>", "</s>"]  # fmt: skip
+MARKERS = [
+    "<|endoftext|>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|endofprompt|>",
+    "<|im_start|>", "<|im_end|>", "[INST]", "<s>", "</s>",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -53,7 +55,7 @@ def test_k52_a_segment_with_control_markers_is_shown_unchanged(root: Path, encod
         assert memory.get("sessions/s#a").tokens == memory.tokens.count(body)
 
 
-# -- K55 ------------------------------------------------------------------------------------------
+# -- K55 -------------------------------------------------------------------------------------------
 
 FIFTY = " ".join(["needle", *(f"word{n}" for n in range(14))])
 
@@ -102,7 +104,7 @@ def test_k55_no_budget_is_ever_exceeded(three_thousand: Path, language: str) -> 
             )
 
 
-# -- K130 and K131 ----------------------------------------------------------------------------------
+# -- K130 and K131 ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -120,7 +122,7 @@ def test_k130_a_cut_is_never_longer_than_its_limit(encoding: str, limit: int) ->
 def test_k130_a_summary_that_is_cut_fits_with_its_notice(root: Path, encoding: str) -> None:
     write(root, "sessions/s/summary.md", "hello world\n\n" * 200)
     with opened(root, settings=Settings(encoding=encoding)) as memory:
-        for budget in range(0, 120):
+        for budget in range(120):
             block = memory.context("anything", access=ACCESS, budget=budget)
             assert memory.tokens.count(block.text) == block.tokens <= budget
 
@@ -195,11 +197,11 @@ def summary_in(block: str) -> str:
     return re.split(r"\n(?:\(cut|\(and|</memory)", rest)[0] if label else ""
 
 
-GRAPHEMES = st.lists(
-    st.sampled_from(["🎉", "👩‍👩‍👧", "é", "e\u0301", "漢", "a", " ", "\n", "\r\n", "🇩🇪", "👍🏽", "क्ष", "กำ", "각",
-                     "<|endoftext|>", "word", "\u0301", "\u200d", "\ufe0f", "ﷺ"]),
-    max_size=60,
-).map("".join)  # fmt: skip
+PIECES = [
+    "🎉", "👩‍👩‍👧", "é", "e\u0301", "漢", "a", " ", "\n", "\r\n", "🇩🇪", "👍🏽", "क्ष", "กำ",
+    "각", "ﷺ", "<|endoftext|>", "word", "\u0301", "\u200d", "\ufe0f",
+]  # fmt: skip
+GRAPHEMES = st.lists(st.sampled_from(PIECES), max_size=60).map("".join)
 COUNTERS = {name: counter(name) for name in ENCODINGS}
 
 

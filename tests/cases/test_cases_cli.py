@@ -1,4 +1,4 @@
-"""Reported cases of the layer *cli*: one document on standard output, and no fault told as "empty"."""
+"""Reported cases of the layer *cli*: one document on standard output, no fault told as "empty"."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ modes = pytest.mark.skipif(
     os.name == "nt" or (os.geteuid() == 0 and sys.platform != "linux"),
     reason="modes that hold for the user who runs the tests",
 )
-COMMANDS = ["recall x", "context x", "list", "status", "sync", "verify", "doctor", "rebuild",
-            "sources m", "show user#a", "show user#none", "remember user -"]  # fmt: skip
+COMMANDS = [
+    "recall x", "context x", "list", "status", "sync", "verify", "doctor", "rebuild",
+    "sources m", "show user#a", "show user#none", "remember user -",
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def corrupt(root: Path) -> None:
         (root / ".h2ams" / name).unlink(missing_ok=True)
 
 
-# -- K60 ------------------------------------------------------------------------------------------
+# -- K60 -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("state", ["first run", "corrupt"])
@@ -67,7 +69,7 @@ def test_k60_every_command_keeps_logs_off_standard_output(root: Path, command: s
     assert not any(line.startswith(("DEBUG", "INFO", "WARNING")) for line in plain.out.splitlines())
 
 
-# -- K139 -----------------------------------------------------------------------------------------
+# -- K139 ------------------------------------------------------------------------------------------
 
 
 @modes

@@ -21,7 +21,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "memory"
 
 
-# -- K29 ------------------------------------------------------------------------------------------
+# -- K29 -------------------------------------------------------------------------------------------
 
 WORKER = """
 import sys
@@ -69,7 +69,7 @@ def test_k29_two_processes_that_read_and_write_are_never_busy(root: Path) -> Non
         assert memory.verify().ok
 
 
-# -- K25, K96, K97, K98: whatever the order of changes ----------------------------------------------
+# -- K25, K96, K97, K98: whatever the order of changes ---------------------------------------------
 
 WORDS = ["alpha", "beta", "zebra"]
 CHANGES = st.lists(
@@ -151,7 +151,7 @@ def test_k98_gone_text_is_in_no_file_of_the_folder(root: Path, way: str) -> None
     assert left == []
 
 
-# -- K95 ------------------------------------------------------------------------------------------
+# -- K95 -------------------------------------------------------------------------------------------
 
 
 def test_k95_a_run_of_nul_harms_no_other_segment_and_no_byte(root: Path) -> None:

@@ -25,7 +25,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "memory"
 
 
-# -- K14 ------------------------------------------------------------------------------------------
+# -- K14 -------------------------------------------------------------------------------------------
 
 
 def test_k14_forgetting_a_whole_scope_leaves_the_other_byte_for_byte(root: Path) -> None:
@@ -56,7 +56,7 @@ def test_k14_no_name_that_begins_alike_is_taken_for_the_scope(root: Path, other:
         assert [record.scope for record in memory.list()] == [other]
 
 
-# -- K16 and K17 ----------------------------------------------------------------------------------
+# -- K16 and K17 -----------------------------------------------------------------------------------
 
 
 @links
@@ -132,7 +132,7 @@ def test_k17_no_write_follows_a_final_or_dangling_link(root: Path, tmp_path: Pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["memory", "victim.md"]
 
 
-# -- K18 ------------------------------------------------------------------------------------------
+# -- K18 -------------------------------------------------------------------------------------------
 
 NAMES = ["żółć", "Ångström", "café", "한국어", "がぎぐ", "résumé.v2", "ộ", "Ὀδυσσεύς", "ё-й"]
 
@@ -162,7 +162,7 @@ def test_k18_either_unicode_form_of_a_scope_name_is_the_same_scope(root: Path, n
         assert memory.verify().ok
 
 
-# -- K82 ------------------------------------------------------------------------------------------
+# -- K82 -------------------------------------------------------------------------------------------
 
 
 def test_k82_two_folders_of_one_name_share_nothing(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_k83_every_surface_keeps_to_the_scope(root: Path) -> None:
         ]
 
 
-# -- K85 ------------------------------------------------------------------------------------------
+# -- K85 -------------------------------------------------------------------------------------------
 
 
 def test_k85_a_neighbour_with_the_same_prefix_is_outside(root: Path) -> None:
@@ -236,9 +236,11 @@ def test_k85_a_neighbour_with_the_same_prefix_is_outside(root: Path) -> None:
     assert secret.read_text() == segment_text("x", "topsecret")
 
 
-SPELLINGS = ["..", "../x", "/x", "user/..", "user/../x", "sessions/..", "topic/..", "topic/../x",
-             "sessions/s/../t", "sessions/%2e%2e", "C:\\x", "sessions/a\\b", "sessions//a", "user/",
-             "/user", "~", "~/x", "sessions/a\0b", "\\\\host\\x", "sessions/․․", "user/x", ""]  # fmt: skip
+SPELLINGS = [
+    "..", "../x", "/x", "user/..", "user/../x", "sessions/..", "topic/..", "topic/../x",
+    "sessions/s/../t", "sessions/%2e%2e", "C:\\x", "sessions/a\\b", "sessions//a", "user/",
+    "/user", "~", "~/x", "sessions/a\0b", "\\\\host\\x", "sessions/․․", "user/x", "",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("scope", SPELLINGS)
@@ -258,7 +260,7 @@ def test_k85_every_spelling_of_a_way_out_is_refused(root: Path, scope: str) -> N
         assert sorted(str(path) for path in root.parent.rglob("*")) == before
 
 
-# -- K87 and K88 ----------------------------------------------------------------------------------
+# -- K87 and K88 -----------------------------------------------------------------------------------
 
 
 def test_k87_a_name_that_differs_by_case_is_refused_and_the_existing_one_named(root: Path) -> None:

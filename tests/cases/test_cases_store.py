@@ -1,4 +1,4 @@
-"""Reported cases of the layer *store*: edits touch one segment, lose nothing, and keep to limits."""
+"""Reported cases of the layer *store*: edits touch one segment, lose nothing, keep to limits."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "memory"
 
 
-# -- K08 ------------------------------------------------------------------------------------------
+# -- K08 -------------------------------------------------------------------------------------------
 
 
 def test_k08_a_change_of_one_segment_touches_its_lines_alone(root: Path) -> None:
@@ -131,7 +131,7 @@ def test_k08_whatever_the_file_looks_like_the_rest_stays_byte_for_byte(
     assert records[place].tags == ("new",)
 
 
-# -- K09 ------------------------------------------------------------------------------------------
+# -- K09 -------------------------------------------------------------------------------------------
 
 
 def test_k09_an_update_keeps_what_an_editor_appended_meanwhile(root: Path) -> None:
@@ -170,7 +170,7 @@ def test_k09_the_same_segment_edited_on_both_sides_is_a_conflict_and_both_texts_
         assert file.read_text() == by_hand
 
 
-# -- K74, K75, K76 --------------------------------------------------------------------------------
+# -- K74, K75, K76 ---------------------------------------------------------------------------------
 
 
 def test_k74_a_link_inside_the_root_stays_a_link_and_its_target_gets_the_text(root: Path) -> None:
@@ -241,7 +241,7 @@ def test_k76_fields_that_join_to_the_same_text_are_different_segments(root: Path
         assert len({each.id for each in more}) == 3
 
 
-# -- K78 ------------------------------------------------------------------------------------------
+# -- K78 -------------------------------------------------------------------------------------------
 
 
 def test_k78_the_library_refuses_on_each_path_and_names_all_sizes(root: Path) -> None:

@@ -42,7 +42,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "memory"
 
 
-# -- K20 ------------------------------------------------------------------------------------------
+# -- K20 -------------------------------------------------------------------------------------------
 
 
 @modes
@@ -72,7 +72,7 @@ def test_k20_what_cannot_be_read_is_listed_and_the_rest_is_indexed(root: Path) -
         assert stale == {"sessions/s2": True, "sessions/s7": True, "sessions/s3": False}
 
 
-# -- K21 ------------------------------------------------------------------------------------------
+# -- K21 -------------------------------------------------------------------------------------------
 
 
 def counts(report: dict[str, int]) -> list[int]:
@@ -120,7 +120,7 @@ def test_k21_no_command_makes_a_missing_root(
     assert root.is_dir()
 
 
-# -- K22, K26, K89, K92: any edits, any paths -------------------------------------------------------
+# -- K22, K26, K89, K92: any edits, any paths ------------------------------------------------------
 
 FILES = [f"{scope}/memory.md" for scope in ("user", "chat/1", "chat/2", "sessions/s/topic/t")]
 FILES += ["sessions/s/note.md"]
@@ -183,7 +183,7 @@ def test_k92_a_deleted_note_never_comes_back(root: Path) -> None:
         assert not hit.record.id.endswith("-1")
 
 
-# -- K90 ------------------------------------------------------------------------------------------
+# -- K90 -------------------------------------------------------------------------------------------
 
 GOOD = segment_text("S1", "alpha words", tags="[x]", updatedAt="2026-01-01T00:00:00Z")
 
@@ -207,7 +207,7 @@ def test_k90_a_file_cut_at_any_place_of_its_header_keeps_its_segment(root: Path,
         assert memory.status().problems == ()
 
 
-# -- K94 ------------------------------------------------------------------------------------------
+# -- K94 -------------------------------------------------------------------------------------------
 
 
 def peak_kib() -> int:

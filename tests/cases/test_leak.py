@@ -32,9 +32,10 @@ SCOPES = [
     *("sessions/s1/topic/t1", "sessions/s1/topic/t1/deep", "sessions/s1/feature/f1"),
     *("sessions/s2", "sessions/s2/user", "sessions/s2/vp/ada", "sessions/s2/topic/t1"),
     *("sessions/s3", "sessions/s3/vp/bob", "sessions/s3/feature/f1"),  # of another agent
-    *("sessions/s11", "sessions/s1.b", "vp/ada2", "chat/c11", "topic/t11"),  # names that begin alike
+    *("sessions/s11", "sessions/s1.b", "vp/ada2", "chat/c11", "topic/t11"),  # begin alike
 ]
 AGENTS = {"s1": "main", "s2": "main", "s3": "other"}  # the others have no card
+IDS = ("same", "one")
 UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
 QUERY = "common words about the project"
 MESSAGE = "m_shared"
@@ -50,7 +51,7 @@ def folder(scope: str) -> str:
     return "" if scope == "topic/unfiled" else f"{scope}/"
 
 
-def plant(root: Path, scope: str, *, text: str = QUERY, ids: tuple[str, ...] = ("same", "one")) -> None:
+def plant(root: Path, scope: str, text: str = QUERY, ids: tuple[str, ...] = IDS) -> None:
     """Segments, a note, a summary and an archive in ``scope``, each with its marker."""
     word = marker(scope)
     where = folder(scope)
@@ -70,7 +71,9 @@ def spoil(root: Path, scope: str) -> None:
     write(root, f"{where}note.md", f"---\n: [{word}\n---\n# {word}\n")
     if scope == "topic/unfiled":
         return
-    write(root, f"{where}memory.md", f"---\nid: {word}\ntags: [x\n---\n{QUERY} {word}\n\n---\nid: cut")
+    write(
+        root, f"{where}memory.md", f"---\nid: {word}\ntags: [x\n---\n{QUERY} {word}\n\n---\nid: cut"
+    )
     (root / where / "archive.md").write_bytes(b"\xff\xfe broken " + word.encode())
     write(root, f"{where}memory (conflicted copy 2026-01-01).md", word)
     if not (root / where / "link.md").is_symlink():
@@ -99,7 +102,7 @@ def may_read(access: Access, scope: str) -> bool:
         return access.agent is not None and scope == f"agent/{access.agent}"
     if scope.startswith("chat/"):
         own = {f"chat/{access.chat}"} | ({f"chat/{access.chat}/vp/{vp}"} if vp else set())
-        return access.chat is not None and (scope in own) or listed(access, scope)
+        return (access.chat is not None and scope in own) or listed(access, scope)
     if scope.startswith("sessions/"):
         _, id, *rest = scope.split("/")
         shared = not rest or rest[0] in ("topic", "feature")
@@ -118,7 +121,7 @@ def listed(access: Access, scope: str) -> bool:
     return scope in access.scopes and found.vp in (None, access.vp) and own_user
 
 
-# -- surfaces: (memory, access, a scope that the access may not read) -> outcome ---------------------
+# -- surfaces: (memory, access, a scope that the access may not read) -> outcome -------------------
 
 Surface = Callable[[Memory, Access, str], object]
 SURFACES: dict[str, Surface] = {
@@ -127,7 +130,9 @@ SURFACES: dict[str, Surface] = {
     "recall rare": lambda memory, access, _: memory.recall("words tag same", access=access),
     "recall marker": lambda memory, access, scope: memory.recall(marker(scope), access=access),
     "recall piece": lambda memory, access, scope: memory.recall(marker(scope)[5:11], access=access),
-    "recall prefix": lambda memory, access, scope: memory.recall(f"{marker(scope)[:8]}*", access=access),
+    "recall prefix": lambda memory, access, scope: memory.recall(
+        f"{marker(scope)[:8]}*", access=access
+    ),
     "recall scopes": lambda memory, access, scope: memory.recall(
         QUERY, access=access, scopes=[scope, "*"], tags=["tag"], limit=100
     ),
@@ -176,7 +181,9 @@ WRITES: dict[str, Surface] = {
     "forget expect": lambda memory, access, scope: memory.forget(
         f"{scope}#same", access=access, expect="0" * 64
     ),
-    "purge": lambda memory, access, scope: memory.forget(f"{scope}#same", access=access, purge=True),
+    "purge": lambda memory, access, scope: memory.forget(
+        f"{scope}#same", access=access, purge=True
+    ),
     "unforget": lambda memory, access, scope: memory.unforget(f"{scope}#same", access=access),
 }
 COMMANDS = {
@@ -218,7 +225,7 @@ def build(root: Path, scopes: list[str]) -> None:
         plant(root, scope)
 
 
-# -- accesses -------------------------------------------------------------------------------------
+# -- accesses --------------------------------------------------------------------------------------
 
 OPTIONAL = {
     "session": [None, "s1", "s1", "s2", "s3"],
@@ -256,7 +263,7 @@ def parted(access: Access) -> tuple[list[str], list[str]]:
     return own, [scope for scope in SCOPES if scope not in own]
 
 
-# -- no marker ever appears ---------------------------------------------------------------------------
+# -- no marker ever appears ------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -277,7 +284,8 @@ def test_no_outcome_holds_a_marker_of_a_foreign_scope(
     own, foreign = parted(access)
     asked = data.draw(st.sampled_from(foreign))
     outcomes = {
-        name: outcome(surface, world, access, asked) for name, surface in (SURFACES | WRITES).items()
+        name: outcome(surface, world, access, asked)
+        for name, surface in (SURFACES | WRITES).items()
     }
     for name, text in outcomes.items():
         for scope in foreign:
@@ -292,7 +300,7 @@ def test_no_outcome_holds_a_marker_of_a_foreign_scope(
         assert outcomes[name].startswith("AccessError"), name
 
 
-# -- foreign scopes change nothing -------------------------------------------------------------------
+# -- foreign scopes change nothing -----------------------------------------------------------------
 
 
 def all_outcomes(root: Path, access: Access, foreign: list[str]) -> dict[str, str]:
@@ -376,7 +384,7 @@ def test_a_commit_records_nothing_of_foreign_scopes(tmp_path: Path) -> None:
     assert states[0] == states[1]
 
 
-# -- writes across the border -------------------------------------------------------------------------
+# -- writes across the border ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("access", SOME, ids=lambda access: repr(access)[7:60])
@@ -391,14 +399,16 @@ def test_a_write_across_the_border_is_refused_alike_whether_there_is_something_o
     for scope in (there | missing).values():
         for name, write_to in WRITES.items():
             text = outcome(write_to, world, access, scope)
-            refusals.setdefault(name, set()).add(text.replace(scope, "{}").replace(marker(scope), "_"))
+            refusals.setdefault(name, set()).add(
+                text.replace(scope, "{}").replace(marker(scope), "_")
+            )
     for name, texts in refusals.items():
         assert len(texts) == 1, name
         assert next(iter(texts)).startswith("AccessError"), name
     assert {path: path.read_bytes() for path in Path(world.root).rglob("*.md")} == before
 
 
-# -- the command line -----------------------------------------------------------------------------------
+# -- the command line ------------------------------------------------------------------------------
 
 FLAGS = ["--session=s1", "--vp=ada", "--related=s2"]
 FLAGGED = Access(session="s1", vp="ada", related_sessions=["s2"])

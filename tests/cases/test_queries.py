@@ -41,20 +41,23 @@ WORDS = [body.rsplit(" ", 1)[1] for body in BODIES]
 
 # What FTS5 or SQL would take for syntax, and what no word is.
 SYNTAX = [
-    "AND", "OR", "NOT", "NEAR", "near", "and", "or", "not", "NEAR(", "NEAR(zq qz, 5)", "NEAR/3", "AND NOT",
-    "tags:zq", "words:", "{words forms}:zq", "labels : zq", "-labels:zq", "^zq", "^", "zq*", "*", "**",
-    "* *", '"', '""', '"zq', 'zq"', '"zq qz"', '"""', "''", "'", "(", ")", "()", "((", "(zq", "zq)",
-    "zq + qz", "+", "-", "--", "---", "-zq", "[", "]", "[zq]", "{", "}", "<zq>", "|", "||", "&", "&&", "!",
-    "~", "\\", "\\\\", "/", "%", "_", "zq_qz", "zq-qz", "zq.qz", "zqQz", ";", "; DROP TABLE memory_fts; --",
-    "' OR 1=1", "rowid:5", "rank MATCH 'zq'", "/*", "*/", "#", "$zq", "@zq", "${zq}", "`zq`", "zq=qz", "0",
-    "5", "3.14", "0x0", "NULL", "%00", "&amp;", "</memory-context>", "```", "zq:qz:zqq", "?", "??", "…", "—",
+    "AND", "OR", "NOT", "NEAR", "near", "and", "or", "not", "NEAR(", "NEAR(zq qz, 5)", "NEAR/3",
+    "AND NOT", "tags:zq", "words:", "{words forms}:zq", "labels : zq", "-labels:zq", "^zq", "^",
+    "zq*", "*", "**", "* *", '"', '""', '"zq', 'zq"', '"zq qz"', '"""', "''", "'", "(", ")",
+    "()", "((", "(zq", "zq)", "zq + qz", "+", "-", "--", "---", "-zq", "[", "]", "[zq]", "{",
+    "}", "<zq>", "|", "||", "&", "&&", "!", "~", "\\", "\\\\", "/", "%", "_", "zq_qz", "zq-qz",
+    "zq.qz", "zqQz", ";", "; DROP TABLE memory_fts; --", "' OR 1=1", "rowid:5",
+    "rank MATCH 'zq'", "/*", "*/", "#", "$zq", "@zq", "${zq}", "`zq`", "zq=qz", "0", "5",
+    "3.14", "0x0", "NULL", "%00", "&amp;", "</memory-context>", "```", "zq:qz:zqq", "?", "??",
+    "…", "—",
 ]  # fmt: skip
 ODD = [
-    "\0", "\0\0\0", "\x01", "\x1b[31m", "\x7f", "\x85", "\xad", "\u200b", "\u200d", "\u200f", "\u202e",
-    "\u2066", "\u2028", "\ufeff", "\ufffd", "\ufffe", "\uffff", "\ue000", "\U000e0001", "\U0010ffff",
-    "\ud800", "\udfff\ud800", "\u0301", "q\u0308\u0323", "\u17ca", "ｚｑ", "𝔷𝔮", "ⓩ", "ﷺ", "ẞq", "¿", "“zq”",
-    "«", "「", "（", "，", "。", "՞", "🦄", "🏴\u200d☠️", "🇩🇪", "👩\u200d👩\u200d👧", "ჟღჯ", "ժճջ", "ழஃ", "ꙮ", "龘", "龘靐",
-    "ヰヱ", "쀍쀋", "ឋៗ", "ໝ", "ဩဪ", "ჯ\u0301", "\U0001d11e", "x", "zq", "qzx", "xqz" * 40,
+    "\0", "\0\0\0", "\x01", "\x1b[31m", "\x7f", "\x85", "\xad", "\u200b", "\u200d", "\u200f",
+    "\u202e", "\u2066", "\u2028", "\ufeff", "\ufffd", "\ufffe", "\uffff", "\ue000",
+    "\U000e0001", "\U0010ffff", "\ud800", "\udfff\ud800", "\u0301", "q\u0308\u0323", "\u17ca",
+    "ｚｑ", "𝔷𝔮", "ⓩ", "ﷺ", "ẞq", "¿", "“zq”", "«", "「", "（", "，", "。", "՞", "🦄",
+    "🏴\u200d☠️", "🇩🇪", "👩\u200d👩\u200d👧", "ჟღჯ", "ժճջ", "ழஃ", "ꙮ", "龘", "龘靐", "ヰヱ",
+    "쀍쀋", "ឋៗ", "ໝ", "ဩဪ", "ჯ\u0301", "\U0001d11e", "x", "zq", "qzx", "xqz" * 40,
 ]  # fmt: skip
 NOISE = SYNTAX + ODD
 FUNCTION_WORDS = ["the", "of", "what", "is", "The", "WHAT"]
@@ -195,7 +198,7 @@ def test_a_question_of_a_hundred_kilobytes_is_a_question(memory: Memory, name: s
         assert found.hits == ()
 
 
-ONLY_FUNCTION_WORDS = ["the", "what is the", "и", "и не на", "και το", "的", "はの", "is it not", "der die das"]
+ONLY_FUNCTION_WORDS = ["the", "what is the", "и", "и не на", "και το", "的", "はの", "is it not"]
 
 
 @pytest.mark.parametrize("query", [*ONLY_FUNCTION_WORDS, *NOISE, "", " ", "\n", "\0"])
