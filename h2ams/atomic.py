@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from h2ams.errors import ConflictError, StoreError
+from h2ams.lease import Lease, leased
 
 FaultHook = Callable[[str, str], None]  # (operation, path), called before each file operation
 
@@ -126,15 +127,16 @@ class Writer:
 
     def remove(self, path: str, shown: str, expect: FileState) -> None:
         """Remove the file that is ``expect`` or raise ``Changed`` and leave what is there."""
-        self._check(path, shown, expect)
-        aside = _swap_name(path, expect.data, expect.data)
-        self.at("rename", path)
-        os.rename(path, aside)
-        if content(aside) != expect.data:
-            self._give_back(aside, path)
-            raise _changed(shown, expect, None)
-        self.at("unlink", aside)
-        os.unlink(aside)
+        with leased(path, shown) as lease:
+            self._check(path, shown, expect)
+            aside = _swap_name(path, expect.data, expect.data)
+            self.at("rename", path)
+            os.rename(path, aside)
+            if content(aside) != expect.data or lease.broken():
+                self._give_back(aside, path)
+                raise _changed(shown, expect, None)
+            self.at("unlink", aside)
+            os.unlink(aside)
         self.sync_folder(os.path.dirname(path))
 
     def sweep(self, folder: str) -> int:
@@ -237,15 +239,25 @@ class Writer:
         self, temp: str, path: str, shown: str, data: bytes, expect: FileState
     ) -> None:
         swap = swapper()
-        self._check(path, shown, expect)
-        if swap is not None and self._swap_over(temp, path, shown, data, expect, swap):
-            return
-        self._check(path, shown, expect)
-        self.at("replace", path)
-        os.replace(temp, path)
+        with leased(path, shown) as lease:
+            self._check(path, shown, expect)
+            if swap is not None and self._swap_over(temp, path, shown, data, expect, swap, lease):
+                return
+            self._check(path, shown, expect)
+            if lease.broken():
+                raise _changed(shown, expect, None)
+            self.at("replace", path)
+            os.replace(temp, path)
 
     def _swap_over(
-        self, temp: str, path: str, shown: str, data: bytes, expect: FileState, swap: Swap
+        self,
+        temp: str,
+        path: str,
+        shown: str,
+        data: bytes,
+        expect: FileState,
+        swap: Swap,
+        lease: Lease,
     ) -> bool:
         """Publish by swapping; False where this file system cannot, and ``temp`` is as before.
 
@@ -265,7 +277,7 @@ class Writer:
                 raise _changed(shown, expect, None)
             raise OSError(failed, os.strerror(failed), path)
         self.at("verify", aside)
-        if content(aside) != expect.data:
+        if content(aside) != expect.data or lease.broken():
             self._swap_back(aside, path, data, swap)
             raise _changed(shown, expect, None)
         self.at("unlink", aside)

@@ -109,7 +109,11 @@ def resolve_settings(
     for name, text in (flags or {}).items():
         values[name] = parse_setting(name, text)
         sources[name] = "flag"
-    return _replaced(values), sources
+    try:
+        return _replaced(values), sources
+    except ConfigError as error:
+        named = next((name for name in sources if name in error.message), "")
+        raise ConfigError(f"{error.message} (from {sources.get(named, 'settings')})") from None
 
 
 def _replaced(values: Mapping[str, int | float | str]) -> Settings:
@@ -128,6 +132,8 @@ def _user_config(environ: Mapping[str, str]) -> str:
 
 
 def _read_config(path: str) -> dict[str, int | float | str]:
+    if os.path.lexists(path) and not os.path.isfile(path):
+        raise ConfigError(f"{path} is not a regular file", path=path)
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
@@ -141,7 +147,7 @@ def _read_config(path: str) -> dict[str, int | float | str]:
 
     try:
         values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a ValueError
         raise ConfigError(f"{path}: {error}", path=path, hint="see docs/settings.md") from error
     found: dict[str, int | float | str] = {}
     for name, value in values.items():
@@ -164,5 +170,8 @@ def clock(environ: Mapping[str, str] | None = None) -> Callable[[], datetime]:
         fixed = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigError(f"H2AMS_NOW: {text!r} is not an ISO 8601 time") from None
-    fixed = fixed.replace(tzinfo=UTC) if fixed.tzinfo is None else fixed.astimezone(UTC)
+    try:
+        fixed = fixed.replace(tzinfo=UTC) if fixed.tzinfo is None else fixed.astimezone(UTC)
+    except OverflowError:
+        raise ConfigError(f"H2AMS_NOW: {text!r} is outside of the years 1 to 9999") from None
     return lambda: fixed

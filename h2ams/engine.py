@@ -17,7 +17,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from h2ams import config, sqlite
-from h2ams.errors import AccessError, NotFoundError, ReadOnlyError, UsageError
+from h2ams.errors import (
+    AccessError,
+    H2amsError,
+    NotFoundError,
+    ReadOnlyError,
+    ScopeError,
+    UsageError,
+)
 from h2ams.files import Root
 from h2ams.index.guard import Guard
 from h2ams.index.read import Reader
@@ -29,7 +36,7 @@ from h2ams.memory.access import Access, Gate
 from h2ams.memory.layout import scope_of_path
 from h2ams.memory.record import Degraded, Hit, Recall, Record
 from h2ams.memory.scope import Scope, canonical_glob, parse_address, parse_scope
-from h2ams.memory.values import check_kind, is_note_id, parse_time
+from h2ams.memory.values import Problem, check_kind, is_note_id, parse_time
 from h2ams.settings import Settings
 from h2ams.text.words import parse_query
 
@@ -61,8 +68,7 @@ def _healing(
         try:
             return method(self, *args, **kwargs)
         except sqlite.DAMAGED as error:
-            self._index.start_anew(f"the index was damaged ({error})")
-            self._syncer.sync()
+            self._heal(error)
             return method(self, *args, **kwargs)
 
     return run
@@ -223,6 +229,7 @@ class Memory:
             degraded=tuple(degraded),
             dropped_terms=found.dropped_terms,
             below_gate=found.below_gate,
+            beyond=found.beyond,
         )
 
     @_healing
@@ -247,7 +254,7 @@ class Memory:
             gate, stale = self._guard.fresh(access)
             with self._index.reading() as connection:  # one state for the matches and the rest
                 total = total_budget(budget, window, self.settings)
-                wanted = Wanted(self.settings.on_demand_count, total * COVERED)
+                wanted = Wanted(self.settings.on_demand_count, total * COVERED, total)
                 recall = self._recall(connection, gate, query, wanted, Filters(), stale)
                 return self._turn(connection, gate, access).block(
                     recall, budget=budget, window=window, commit=commit, language=language
@@ -262,7 +269,7 @@ class Memory:
             scope = self._canonical(scope, gate)
             with self._index.reading() as connection:
                 record = Reader(connection, gate).get(scope, id)
-        if record is None and gate.may_read(scope):
+        if record is None and self._reads_wholly(gate, scope):
             from h2ams.upkeep.archive import archived_records
 
             retired = archived_records(self.store, [scope], self._count)
@@ -291,7 +298,7 @@ class Memory:
                 scopes = [one] if one is not None else reader.scopes()
         from h2ams.upkeep.archive import archived_records
 
-        readable = [each for each in scopes if gate.may_read(each)]
+        readable = [each for each in scopes if self._reads_wholly(gate, each)]
         return archived_records(self.store, readable, self._count)
 
     @_healing
@@ -323,6 +330,8 @@ class Memory:
         SHA-256 of the whole file as seen before, or ``""`` for a file that must not exist.
         """
         target = self._writable(parse_scope(scope), access)
+        if access is not None:
+            self._check_name(target)
         result = self.store.add(
             target,
             body,
@@ -382,9 +391,10 @@ class Memory:
             scope, id, expect=expect, force=force, dry_run=dry_run, purge=purge
         )
         result = self._written(result, dry_run)
-        if purge and not dry_run:
-            with self._index.lock:
-                sqlite.scrub(self._index.connection, self._index.path)
+        if purge and not dry_run and not self._index.erase_deleted():
+            text = "another process reads the index: forget --purge again when it has finished"
+            problem = Problem("not-erased-yet", text, 0, result.path)
+            result = replace(result, problems=(*result.problems, problem))
         return result
 
     def unforget(self, address: str, *, access: Access | None = None) -> WriteResult:
@@ -573,12 +583,28 @@ class Memory:
 
     # -- access and freshness --------------------------------------------------------------------
 
+    def _reads_wholly(self, gate: Gate, scope: Scope) -> bool:
+        """Whether the access may read ``scope`` and the one that its redirects lead to."""
+        if not gate.may_read(scope):
+            return False
+        return not scope.topic or gate.may_read(self.store.canonical(scope))
+
     def _canonical(self, scope: Scope, gate: Gate) -> Scope:
         """``scope`` with topic redirects followed, where the access may read both ends."""
         if not scope.topic or not gate.may_read(scope):
             return scope
         target = self.store.canonical(scope)
         return target if gate.may_read(target) else scope
+
+    def _check_name(self, scope: Scope) -> None:
+        """Refuse a name that another one has in other letters, without naming that one."""
+        try:
+            self.store.check_creatable(scope)
+        except ScopeError:
+            raise ScopeError(
+                f"{scope}: an id that differs only by case or Unicode form is taken",
+                hint="use another id",
+            ) from None
 
     def _for_writing(self, address: str, access: Access | None) -> tuple[Scope, str]:
         scope, id = parse_address(address)
@@ -603,15 +629,30 @@ class Memory:
         return scope
 
     def _written(self, result: WriteResult, dry_run: bool) -> WriteResult:
-        """Sync the file that was just written, so that the next recall sees it at no cost."""
-        if not dry_run and result.path:
-            paths = [result.path, *getattr(result, "other_paths", ())]
+        """Sync the file that was just written, so that the next recall sees it at no cost.
+
+        The files are the truth: where the index cannot follow, the write has happened all the same,
+        and the next sync or recall brings the index up to date.
+        """
+        if dry_run or not result.path:
+            return result
+        paths = [result.path, *result.other_paths]
+        try:
             try:
                 self._syncer.sync(paths, trusted=paths)
             except sqlite.DAMAGED as error:
-                self._index.start_anew(f"the index was damaged ({error})")
-                self._syncer.sync()
+                self._heal(error)
+        except (H2amsError, sqlite.Error, OSError) as error:
+            text = f"written, but the index could not follow: {error}"
+            problem = Problem("index-behind", text, 0, result.path)
+            return replace(result, problems=(*result.problems, problem))
         return result
+
+    def _heal(self, error: Exception) -> None:
+        """Set a damaged index aside and build it anew, in one piece for all threads."""
+        with self._index.lock:
+            self._index.start_anew(f"the index was damaged ({error})")
+            self._syncer.sync()
 
 
 def _moment(text: str | None, name: str) -> str | None:

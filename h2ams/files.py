@@ -30,6 +30,7 @@ from h2ams.atomic import (
     store_error,
 )
 from h2ams.errors import LockTimeoutError, RootError, UnsafePathError
+from h2ams.lease import leased
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -132,12 +133,19 @@ class Root:
 
     # User files
 
-    def read(self, relative: str) -> FileState | None:
-        """The file as it is now, None if it is not there. ``StoreError`` for what is no file."""
+    def read(self, relative: str, *, settled: bool = False) -> FileState | None:
+        """The file as it is now, None if it is not there. ``StoreError`` for what is no file.
+
+        ``settled`` waits while another program writes to it, where the system can tell.
+        """
         path = self.absolute(relative)
         try:
             self._writer.at("read", path)
-            found = read(path, relative)
+            if settled:
+                with leased(path, relative):
+                    found = read(path, relative)
+            else:
+                found = read(path, relative)
         except OSError as error:
             raise store_error("read", relative, error) from error
         if found is None:

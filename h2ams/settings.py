@@ -79,8 +79,8 @@ class Settings:
             if isinstance(value, str):
                 if not value:
                     raise ConfigError(f"setting {each.name}: empty")
-            elif value != value or value < 0:
-                raise ConfigError(f"setting {each.name}: must not be negative: {value!r}")
+            elif not 0 <= value < float("inf"):
+                raise ConfigError(f"setting {each.name}: must be a number from 0 on: {value!r}")
         total = self.share_resident + self.share_recent + self.share_on_demand
         if not 0.99 <= total <= 1.01:
             raise ConfigError(f"settings share_*: must add up to 1, they add up to {total:g}")

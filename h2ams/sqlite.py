@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,12 +21,14 @@ import apsw
 from h2ams.errors import IndexFaultError
 
 BUSY_TIMEOUT_MS = 15_000
-CACHE_KIB = 32 * 1024
-MMAP_BYTES = 8 << 30  # an upper bound; SQLite maps no more than the file holds
+CACHE_KIB = 64 * 1024
 
 Connection = apsw.Connection
 Error = apsw.Error
 BUSY = (apsw.BusyError, apsw.LockedError)
+
+# What it raises when it cannot write for now: what is already in the database can be read.
+HINDERED = (*BUSY, apsw.FullError, apsw.ReadOnlyError, apsw.IOError)
 
 # What SQLite raises when the bytes are not a sound database: the reason to start anew.
 DAMAGED = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
@@ -59,13 +62,13 @@ def value(connection: Connection, statement: str, bindings: Sequence[Any] = ()) 
 
 
 def integers(values: Iterable[int]) -> Any:
-    """Numbers to bind as the argument of ``carray(?)``."""
-    return apsw.carray(array("q", values))
+    """Rowids or other numbers from 0 on to bind as the argument of ``carray(?)``."""
+    return apsw.carray(array("q", values) or array("q", [-1]))  # it cannot be empty
 
 
 def texts(values: Iterable[str]) -> Any:
-    """Texts to bind as the argument of ``carray(?)``."""
-    return apsw.carray(tuple(values))
+    """Names to bind as the argument of ``carray(?)``."""
+    return apsw.carray(tuple(values) or ("\0",))  # it cannot be empty; no name holds NUL
 
 
 def connect(path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Connection:
@@ -88,7 +91,7 @@ def connect(path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Connection:
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA secure_delete = ON")
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-        connection.execute(f"PRAGMA mmap_size = {MMAP_BYTES}")
+        # No memory map: a file that somebody truncates would kill the process with SIGBUS.
         connection.execute("PRAGMA journal_size_limit = 0")
         _keep_wal(connection)
         # The first read opens the WAL by name: do it now, not after a swap of the file.
@@ -178,13 +181,26 @@ def set_aside(path: str) -> str:
     return aside
 
 
-def scrub(connection: Connection, path: str) -> bool:
-    """Take every trace of deleted rows out of the files; False where a reader still holds some.
+def remove_leftovers(path: str) -> None:
+    """Remove databases beside ``path``: the one set aside, and those of dead rebuilds.
 
-    Deleted rows are overwritten as they are deleted (``secure_delete``, and FTS5's own option);
-    what is left is the WAL and a database that was set aside.
+    A rebuild writes to ``<path>.new-<pid>-…``; one whose process lives is left alone.
     """
-    for suffix in (".aside", ".aside-wal", ".aside-shm"):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path + suffix)
-    return truncate_wal(connection)
+    folder, name = os.path.split(path)
+    for each in os.listdir(folder):
+        if each.startswith(f"{name}.aside") or _is_of_a_dead_rebuild(each, name):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, each))
+
+
+def _is_of_a_dead_rebuild(each: str, name: str) -> bool:
+    found = re.fullmatch(rf"{re.escape(name)}\.new-(\d+)-.*", each)
+    if found is None:
+        return False
+    try:
+        os.kill(int(found[1]), 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except OSError:  # it lives and is somebody else's
+        return False
+    return False

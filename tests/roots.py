@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,9 @@ def put(root: Root, data: bytes, relative: str = NOTE) -> FileState:
 
 
 def data_of(root: Root, relative: str = NOTE) -> bytes | None:
+    """The file's bytes when all editors have saved."""
+    while WAITING:
+        WAITING.pop().join()
     found = root.read(relative)
     return found.data if found else None
 
@@ -36,9 +40,27 @@ def save(path: str, data: bytes | None, *, in_place: bool = False) -> Callable[[
         if data is None:
             os.unlink(path)
             return
-        aside = path if in_place else f"{path}.editor"
+        if in_place:
+            _write_in_place(path, data)
+            return
+        aside = f"{path}.editor"
         Path(aside).write_bytes(data)
-        if not in_place:
-            os.rename(aside, path)
+        os.rename(aside, path)
 
     return edit
+
+
+# Editors whose save in place waits for a lease to end, as that of another program would.
+WAITING: list[threading.Thread] = []
+
+
+def _write_in_place(path: str, data: bytes) -> None:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    except BlockingIOError:
+        thread = threading.Thread(target=Path(path).write_bytes, args=(data,))
+        thread.start()
+        WAITING.append(thread)
+        return
+    os.close(descriptor)
+    Path(path).write_bytes(data)

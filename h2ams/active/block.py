@@ -25,7 +25,8 @@ class Candidate:
     ``date`` is ``YYYY-MM-DD`` or ``None``; ``line`` is 1-based; ``closeness`` is 0 for the closest
     scope. ``score`` is the recall's score on demand and the turn of last use in recent. ``tokens``
     counts the body as this block's counter does (0 = unknown): it is not counted again.
-    ``pinned`` ranks before every match. ``heading`` is a note section's own.
+    ``pinned`` ranks before every match. ``heading`` is a note section's own. ``shortened``: the
+    body is only the beginning of a text over the limit for segments, and is marked as cut.
     """
 
     layer: Layer
@@ -45,6 +46,7 @@ class Candidate:
     tokens: int = 0
     pinned: bool = False
     heading: str = ""
+    shortened: bool = False
 
     @property
     def address(self) -> str:

@@ -83,6 +83,9 @@ class _Entry:
 
     @cached_property
     def whole(self) -> _Piece:
+        if self.candidate.shortened:
+            text = render.item(self._label, self._body, self._pricing.words.cut)
+            return self._counted(_Piece(self, text, self._body, self._pricing.count(text), True))
         text = render.item(self._label, self._body)
         known = self.candidate.tokens
         # A body that begins with a letter or digit never shares a token with its label.
@@ -90,7 +93,9 @@ class _Entry:
             tokens = known + self._pricing.count(f"{self._label}\n")
         else:
             tokens = self._pricing.count(text)
-        piece = _Piece(self, text, self._body, tokens)
+        return self._counted(_Piece(self, text, self._body, tokens))
+
+    def _counted(self, piece: _Piece) -> _Piece:
         self._floor = piece.tokens
         return piece
 

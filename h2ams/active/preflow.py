@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from h2ams.active.block import SUMMARY_ID, Candidate, Layer, MemoryBlock, Rejection
 from h2ams.active.packing import build_block
 from h2ams.memory.record import Hit, Record
+from h2ams.settings import DEFAULTS
 
 if TYPE_CHECKING:
     from h2ams.active.ams import ActiveSet
@@ -60,7 +61,12 @@ def preflow(
     evictions. ``fetch`` gives, in one call, those records that this access may read now.
     """
     candidates, evicted = gather(
-        state.enter_task(task), hits, summaries, fetch=fetch, closeness=closeness
+        state.enter_task(task),
+        hits,
+        summaries,
+        fetch=fetch,
+        closeness=closeness,
+        most_chars=settings.max_segment_chars,
     )
     return build_block(
         query,
@@ -81,9 +87,11 @@ def gather(
     *,
     fetch: Fetch,
     closeness: Closeness,
+    most_chars: int = DEFAULTS.max_segment_chars,
 ) -> tuple[tuple[Candidate, ...], tuple[Rejection, ...]]:
     """The candidates of all layers, and the matches that were evicted.
 
+    A segment over the limit is offered by its first ``most_chars``.
     An address that ``fetch`` does not give is not mentioned: it is gone, or not for this access.
     """
     found = list(hits)
@@ -91,7 +99,8 @@ def gather(
     records = fetch([*state.pinned, *(use.address for use in state.recent)])
 
     def of(layer: Layer, record: Record, score: float, terms: Mapping[str, float]) -> Candidate:
-        return _candidate(layer, record, closeness(record.scope), score, terms)
+        made = _candidate(layer, record, closeness(record.scope), score, terms)
+        return replace(made, body=made.body[:most_chars]) if made.shortened else made
 
     candidates = [_resident(each, closeness(each.scope)) for each in summaries if each.text.strip()]
     for use in state.recent:
@@ -157,8 +166,9 @@ def _candidate(
         closeness=closeness,
         source_session=record.source_session,
         stale=record.stale,
-        tokens=record.tokens,
+        tokens=0 if record.over_limit else record.tokens,
         heading=record.heading,
+        shortened=record.over_limit,
     )
 
 

@@ -66,7 +66,10 @@ class Turn:
             counter=self.counter,
             settings=self.settings,
             now=self.today,
-            rejected=tuple(Rejection(each, "below-gate") for each in recall.below_gate),
+            rejected=(
+                *(Rejection(each, "below-gate") for each in recall.below_gate),
+                *(Rejection(each, "budget") for each in recall.beyond),
+            ),
             language=language,
         )
         if commit:
@@ -131,6 +134,8 @@ class Turn:
         found = []
         for scope in self._resident_scopes(recall):
             try:
+                if scope.topic and not self.gate.may_read(self.store.canonical(scope)):
+                    continue  # its redirect leads to a topic that this access may not read
                 read = self.store.summary(scope, language)
             except StoreError as error:  # an unsafe link, an unreadable file: the turn goes on
                 _log.warning("%s: no summary: %s", scope, error)

@@ -120,9 +120,11 @@ class Applier:
             return
         values, problems = card.parse_card(file.state.data, file.path)
         file.problems.extend(problems)
+        # A card that cannot be read names an agent that no other session has: deny by default.
+        agent = f"\0unreadable:{session}" if problems else values.agent
         self.connection.execute(
             "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?)",
-            (session, values.agent, values.project, values.workspace, values.title),
+            (session, agent, values.project, values.workspace, values.title),
         )
 
     def _forget_card(self, known: Known) -> None:

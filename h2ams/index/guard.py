@@ -6,6 +6,8 @@ is checked for changes, before the gate is trusted.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from h2ams import sqlite
 from h2ams.index.read import Reader, session_agents
 from h2ams.index.schema import Index
@@ -36,17 +38,29 @@ class Guard:
         """
         if access is None:
             gate = Gate(None)
-            self.syncer.refresh(None)
+            behind = self._refresh(None, ())
         else:
             with self.index.reading() as connection:
                 gate = self.gate(connection, access)
                 names = Reader(connection, gate).tracked_scopes(access)
-            report = self.syncer.refresh(names, [scope.text for scope in gate.own_scopes()])
-            if report.changed and access.related_sessions:
+            behind = self._refresh(names, [scope.text for scope in gate.own_scopes()])
+            if access.related_sessions:
                 with self.index.reading() as connection:
                     gate = self.gate(connection, access)
         with self.index.reading() as connection:
-            return gate, _not_read_yet(connection, gate)
+            return gate, (*behind, *_not_read_yet(connection, gate))
+
+    def _refresh(
+        self, names: Sequence[str] | None, expected: Sequence[str]
+    ) -> tuple[Degraded, ...]:
+        """Bring the index up to date; where the disk is full or busy, the turn goes on without."""
+        try:
+            self.syncer.refresh(names, expected)
+        except sqlite.HINDERED as error:
+            return (
+                Degraded("index-behind", f"the index could not be brought up to date: {error}"),
+            )
+        return ()
 
 
 def _not_read_yet(connection: sqlite.Connection, gate: Gate) -> tuple[Degraded, ...]:

@@ -26,7 +26,7 @@ _VALUES_LIMIT = 250  # pairs written into the statement; more travel as JSON
 
 
 class Area(NamedTuple):
-    """The authorised part of the index: its scopes and the rowid ranges that they own."""
+    """The authorised part of the index: its scopes by name and the rowid ranges that they own."""
 
     names: tuple[str, ...]
     ranges: tuple[tuple[int, int], ...]
@@ -44,14 +44,14 @@ def area_of(connection: sqlite.Connection, gate: Gate, only: Sequence[str] | Non
         rows = sqlite.rows(connection, "SELECT name, segments, words FROM scopes ORDER BY no")
         ranges = ((0, (1 << 63) - 1),) if rows else ()
         return Area(
-            tuple(name for name, _, _ in rows),
+            tuple(sorted(name for name, _, _ in rows)),
             ranges,
             sum(segments for _, segments, _ in rows),
             sum(words for _, _, words in rows),
         )
     rows = _authorised(connection, gate, only)
     return Area(
-        tuple(name for _, name, _, _ in rows),
+        tuple(sorted(name for _, name, _, _ in rows)),
         _coalesce(connection, [no for no, _, _, _ in rows]),
         sum(segments for _, _, segments, _ in rows),
         sum(words for _, _, _, words in rows),

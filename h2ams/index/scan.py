@@ -19,7 +19,9 @@ from h2ams.errors import RootError, UnsafePathError
 from h2ams.files import Root
 from h2ams.index.plan import Found
 from h2ams.memory import layout
+from h2ams.memory.folders import crosses_scopes
 from h2ams.memory.layout import TRACKED, Place, Role, place_of
+from h2ams.memory.scope import Scope
 from h2ams.memory.values import Problem
 from h2ams.settings import Settings
 
@@ -123,11 +125,19 @@ def _walk(root: Root, top: str, top_place: Place, result: Scan, max_depth: int) 
                 if not inner.problem:
                     _push(stack, path, inner, depth + 1, max_depth, result)
             elif entry.is_symlink():
-                linked = _linked_folder(root, entry, path, place, result)
-                if linked is not None:
-                    _push(stack, path, linked, depth + 1, max_depth, result)
-                elif entry.is_file():
-                    _file(entry, path, place, result)
+                try:
+                    if name.startswith(".") or not _safe_link(root, path, result):
+                        continue
+                    linked = _linked_folder(root, entry, path, place, result)
+                    if linked is not None:
+                        _push(stack, path, linked, depth + 1, max_depth, result)
+                    elif entry.is_file() and not _crosses(
+                        root, path, path, place.scope or layout.UNFILED, result
+                    ):
+                        _file(entry, path, place, result)
+                except OSError as error:  # a link to itself, or to a name that is too long
+                    text = f"a link that cannot be followed: {error.strerror}"
+                    result.problems.append(Problem("unsafe-link", text, 0, path))
             else:
                 _file(entry, path, place, result)
 
@@ -150,11 +160,24 @@ def _push(
 def _linked_folder(
     root: Root, entry: os.DirEntry[str], path: str, place: Place, result: Scan
 ) -> Place | None:
-    """The place of a link to a folder inside the root; an unsafe link is reported."""
-    if entry.name.startswith(".") or not _safe_link(root, path, result) or not entry.is_dir():
+    """The place of a link to a folder inside the root, if it is read."""
+    if not entry.is_dir():
         return None
     inner = layout.enter(place, entry.name)
-    return None if inner is None or inner.problem else inner
+    if inner is None or inner.problem or inner.scope is None:
+        return None
+    return None if _crosses(root, path, f"{path}/x", inner.scope, result) else inner
+
+
+def _crosses(root: Root, path: str, inside: str, scope: Scope, result: Scan) -> bool:
+    """Whether a link leads into another scope's folder; then it is reported, not followed."""
+    real = os.path.relpath(root.absolute(path), root.path).replace(os.sep, "/")
+    if not crosses_scopes(f"{real}/x" if inside != path else real, scope):
+        return False
+    result.skipped_links += 1
+    text = f"a link into the scope folder {real}: not followed"
+    result.problems.append(Problem("unsafe-link", text, 0, path))
+    return True
 
 
 def _file(entry: os.DirEntry[str], path: str, place: Place, result: Scan) -> None:

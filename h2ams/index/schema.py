@@ -18,13 +18,15 @@ import contextlib
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
 from h2ams import sqlite
-from h2ams.errors import IndexFaultError
+from h2ams.errors import IndexFaultError, UsageError
 from h2ams.text import words
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+ERASE_WAIT_S = 2.0  # for readers that still hold the state before a purge
 LOCAL_BITS = 20  # places in one scope: 1,048,576
 LOCAL_MASK = (1 << LOCAL_BITS) - 1
 SEQUENCE_BITS = 22  # scopes in one region (shared or private, and a project): 4,194,304
@@ -117,7 +119,6 @@ CREATE VIRTUAL TABLE memory_fts USING fts5(
     words, forms, labels, content='memory_segments', content_rowid='rowid',
     tokenize="{TOKENIZER}"
 );
-INSERT INTO memory_fts (memory_fts, rank) VALUES ('secure-delete', 1);
 """
 
 
@@ -163,16 +164,34 @@ class Index:
         self.made_new = False
         self._connection: sqlite.Connection | None = None
         self._inode = 0
+        self._pid = os.getpid()
+        self._left_behind: list[sqlite.Connection] = []
+        self._closed = False
 
     @property
     def connection(self) -> sqlite.Connection:
         """The open connection; opened, checked and replaced as needed."""
+        if self._closed:
+            raise UsageError("this memory is closed", hint="open it again")
+        if self._pid != os.getpid():
+            # A forked child: using or closing the parent's connection would harm both.
+            if self._connection is not None:
+                self._left_behind.append(self._connection)
+            self._connection, self._pid = None, os.getpid()
         if self._connection is not None and self._inode == _inode(self.path):
             return self._connection
-        self.close()
+        self._drop()
         return self._open()
 
     def _open(self) -> sqlite.Connection:
+        folder = os.path.dirname(self.path)
+        if not os.path.isdir(folder):  # somebody removed it while the memory was open
+            try:
+                os.makedirs(folder, 0o700, exist_ok=True)
+            except OSError as error:
+                raise IndexFaultError(
+                    f"cannot make the folder of the index {folder}: {error.strerror}", path=folder
+                ) from error
         try:
             connection = self._open_checked()
         except sqlite.DAMAGED as error:
@@ -217,12 +236,35 @@ class Index:
 
     def start_anew(self, reason: str) -> None:
         """Set the file aside; the next use finds an empty database."""
-        self.close()
+        self._drop()
         sqlite.set_aside(self.path)
         self.made_new = True
         self.notes.append(("index-rebuilt", f"{reason}; it was set aside and is built anew"))
 
+    def erase_deleted(self) -> bool:
+        """Take every trace of deleted rows out of the database's files.
+
+        Deleted rows are overwritten at once (``secure_delete``). FTS5 keeps deleted words until its
+        parts are merged, so they are merged into one here; its own secure-delete option is not used
+        as it damages the index (docs/decisions/0004). False where a reader still needs the WAL.
+        """
+        with self.lock:
+            with self.writing() as connection:
+                connection.execute("INSERT INTO memory_fts (memory_fts) VALUES ('optimize')")
+            sqlite.remove_leftovers(self.path)
+            deadline = time.monotonic() + ERASE_WAIT_S
+            while not sqlite.truncate_wal(self.connection):
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(0.02)
+        return True
+
     def close(self) -> None:
+        """Close for good: any further use is an error."""
+        self._drop()
+        self._closed = True
+
+    def _drop(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None

@@ -64,7 +64,11 @@ class Statistics:
         average_length: float,
         today: int,
         settings: Settings,
+        *,
+        inside_words: bool = False,
     ) -> None:
+        """``inside_words``: a term may stand anywhere in a token."""
+        self.inside_words = inside_words
         self.terms = terms
         self.weights = weights
         self.average_length = average_length
@@ -103,7 +107,7 @@ class Statistics:
         for needle, exact_needle, weight in self._needles(mask):
             count = words.count(needle)
             if count:
-                if count > 1 or needle + needle[1:] in words:
+                if not self.inside_words and (count > 1 or needle + needle[1:] in words):
                     count = _count(needle, words)
             elif needle in forms:
                 count = 1
@@ -142,6 +146,9 @@ class Statistics:
                 if not mask >> place & 1:
                     continue
                 needle = f" {' '.join(term.tokens)}"
+                if self.inside_words:
+                    found.append((term.tokens[0], "", self.weights[place]))
+                    continue
                 if term.kind == "prefix":
                     found.append((needle, "", self.weights[place]))
                     continue

@@ -27,7 +27,7 @@ from h2ams.memory.scope import Scope, parse_scope
 from h2ams.settings import Settings
 from h2ams.text.words import Query, Term
 
-COUNTED_TERMS = 256  # terms of a very long query whose rows are counted to find the rarest
+COUNTED_TERMS = 512  # terms of a very long query whose rows are counted to find the rarest
 REPORTED_REJECTIONS = 20
 _PREFIX_CHARS = 3  # shorter words are no prefixes in the relaxed reading
 
@@ -53,25 +53,54 @@ class Filters(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """How many hits: at most ``limit``, and no further ones once they have ``tokens``."""
+    """How many hits: at most ``limit``, as long as they have fewer than ``tokens`` together.
+
+    Hits that are longer than ``room`` tokens by themselves do not count; one that is shorter than
+    all before it is taken even then. The others are named in ``Found.beyond``.
+    """
 
     limit: int
     tokens: float = float("inf")
+    room: float = float("inf")
 
 
 class Found(NamedTuple):
-    """What a search gives. ``below_gate`` are addresses that one weak word matched."""
+    """What a search gives.
+
+    ``below_gate`` are addresses that one weak word matched, ``beyond`` those of further hits that
+    were not wanted any more, best first.
+    """
 
     hits: tuple[Hit, ...] = ()
     relaxed: bool = False
     searched: tuple[str, ...] = ()
     below_gate: tuple[str, ...] = ()
+    beyond: tuple[str, ...] = ()
     dropped_terms: tuple[str, ...] = ()
     cut_short: bool = False  # the substring reading did not read everything
 
 
 # A row of the first pass: (score, rowid, mask); bit i of the mask: term i is in the segment.
 _Candidate = tuple[float, int, int]
+
+
+class _Reading(NamedTuple):
+    """One way of reading the query: its terms and the rows of the term at a place."""
+
+    terms: tuple[Term, ...]
+    rows: Callable[[int], list[int]]
+    relaxed: bool = True
+    inside_words: bool = False
+
+
+class _Scored(NamedTuple):
+    """A row of the second pass. ``tokens`` counts its body."""
+
+    rowid: int
+    mask: int
+    tokens: int
+    address: str
+    terms: dict[str, float]
 
 
 class Searcher:
@@ -94,12 +123,14 @@ class Searcher:
         found = Found(searched=area.names, dropped_terms=dropped)
         if not terms or not area.segments:
             return found
-        for relaxed, mine, reading in self._readings(query, terms, lookup):
-            hits, gated = self._ranked(reading, mine, area, lookup, filters, wanted, relaxed)
+        for reading in self._readings(query, terms, lookup):
+            ranked = self._ranked(reading, area, lookup, filters, wanted)
             if not found.below_gate:
-                found = found._replace(below_gate=gated)
-            if hits:
-                return found._replace(hits=hits, relaxed=relaxed)
+                found = found._replace(below_gate=ranked.below_gate)
+            if ranked.hits or ranked.beyond:
+                return found._replace(
+                    hits=ranked.hits, beyond=ranked.beyond, relaxed=reading.relaxed
+                )
         complete = area.segments <= self.settings.substring_segments_count
         return found._replace(relaxed=True, cut_short=not complete)
 
@@ -134,8 +165,8 @@ class Searcher:
 
     def _readings(
         self, query: Query, terms: tuple[Term, ...], lookup: Lookup
-    ) -> Iterator[tuple[bool, tuple[Term, ...], Callable[[int], list[int]]]]:
-        """(relaxed, terms, rows of term i), strict first; the next only if one found nothing."""
+    ) -> Iterator[_Reading]:
+        """The strict reading, then the relaxed ones; the next only if one found nothing."""
         cache: dict[int, list[int]] = {}
 
         def plain(place: int) -> list[int]:
@@ -143,52 +174,56 @@ class Searcher:
                 cache[place] = lookup.rows(match_of(terms[place]))
             return cache[place]
 
-        yield False, terms, plain
-        yield True, terms, plain
+        yield _Reading(terms, plain, relaxed=False)
+        yield _Reading(terms, plain)
         prefixes = tuple(_as_prefix(term) for term in terms if _may_be_prefix(term))
         if prefixes:
-            yield True, prefixes, lambda place: lookup.rows(match_of(prefixes[place]))
+            yield _Reading(prefixes, lambda place: lookup.rows(match_of(prefixes[place])))
         pieces = tuple(
             Term(text=piece, kind="word", tokens=(piece,), exact=None)
             for piece in query.fragments[: self.settings.query_terms_count]
         )
         if pieces:
             most = self.settings.substring_segments_count
-            yield True, pieces, lambda place: lookup.containing(pieces[place].tokens[0], most)[0]
+            yield _Reading(
+                pieces,
+                lambda place: lookup.containing(pieces[place].tokens[0], most)[0],
+                inside_words=True,
+            )
 
     # -- ranking ---------------------------------------------------------------------------------
 
     def _ranked(
-        self,
-        rows_of: Callable[[int], list[int]],
-        terms: tuple[Term, ...],
-        area: Area,
-        lookup: Lookup,
-        filters: Filters,
-        wanted: Wanted,
-        relaxed: bool,
-    ) -> tuple[tuple[Hit, ...], tuple[str, ...]]:
+        self, reading: _Reading, area: Area, lookup: Lookup, filters: Filters, wanted: Wanted
+    ) -> Found:
+        terms = reading.terms
         masks: dict[int, int] = {}
         holding = []
         for place in range(len(terms)):
             bit, get = 1 << place, masks.get
-            rows = rows_of(place)
+            rows = reading.rows(place)
             holding.append(len(rows))
             for rowid in rows:
                 masks[rowid] = get(rowid, 0) | bit
         if filters.on_rows and masks:
             masks = self._filtered(masks, filters)
         if not masks:
-            return (), ()
+            return Found()
         weights = tuple(idf(area.segments, each) if each else 0.0 for each in holding)
         statistics = Statistics(
-            terms, weights, area.average_length or 1.0, self.today, self.settings
+            terms,
+            weights,
+            area.average_length or 1.0,
+            self.today,
+            self.settings,
+            inside_words=reading.inside_words,
         )
-        strong = -1 if relaxed else self._strong_terms(terms, holding, area.segments)
+        strong = -1 if reading.relaxed else self._strong_terms(terms, holding, area.segments)
         blocks = lookup.stats(masks)
         candidates, weak = self._first_pass(masks, statistics, blocks, strong)
         gated = self._addresses(weak) if weak else ()
-        return self._second_pass(candidates, statistics, blocks, wanted), gated
+        hits, beyond = self._second_pass(candidates, statistics, blocks, wanted)
+        return Found(hits, below_gate=gated, beyond=beyond)
 
     def _first_pass(
         self,
@@ -246,26 +281,30 @@ class Searcher:
         statistics: Statistics,
         blocks: dict[int, memoryview],
         wanted: Wanted,
-    ) -> tuple[Hit, ...]:
+    ) -> tuple[tuple[Hit, ...], tuple[str, ...]]:
         """Exact scores, window by window; a later window never ranks above an earlier one."""
         hits: list[Hit] = []
-        start, tokens, ceiling = 0, 0, float("inf")
-        while start < len(candidates) and len(hits) < wanted.limit and tokens < wanted.tokens:
+        beyond: list[str] = []
+        start, tokens, ceiling, shortest = 0, 0, float("inf"), float("inf")
+        while start < len(candidates) and len(hits) + len(beyond) < wanted.limit:
             end = self._window_end(candidates, start)
             window = self._exact(candidates[start:end], statistics, blocks, ceiling)
             shown = []
-            for each in window[: wanted.limit - len(hits)]:
-                if tokens >= wanted.tokens:
-                    break
+            for each in window[: wanted.limit - len(hits) - len(beyond)]:
+                if tokens >= wanted.tokens and each.tokens >= shortest:
+                    beyond.append(each.address)
+                    continue
                 shown.append(each)
-                tokens += each[0]
-            records = self._records([rowid for _, rowid, _, _ in shown])
-            for _, rowid, mask, terms in shown:
-                names = (x.text for place, x in enumerate(statistics.terms) if mask >> place & 1)
+                shortest = min(shortest, each.tokens)
+                tokens += each.tokens if each.tokens <= wanted.room else 0
+            records = self._records([each.rowid for each in shown])
+            for each in shown:
+                bits = enumerate(statistics.terms)
+                names = (term.text for place, term in bits if each.mask >> place & 1)
                 found = tuple(dict.fromkeys(names))
-                hits.append(Hit(records[rowid], total(terms), terms, found))
-            start, ceiling = end, total(window[-1][3])
-        return tuple(hits)
+                hits.append(Hit(records[each.rowid], total(each.terms), each.terms, found))
+            start, ceiling = end, total(window[-1].terms)
+        return tuple(hits), tuple(beyond)
 
     def _window_end(self, candidates: list[_Candidate], start: int) -> int:
         """``rerank_count`` further on, and behind all that have the same first-pass score.
@@ -283,8 +322,8 @@ class Searcher:
         statistics: Statistics,
         blocks: dict[int, memoryview],
         ceiling: float,
-    ) -> list[tuple[int, int, int, dict[str, float]]]:
-        """(tokens, rowid, mask, score's terms), best first, ties by closeness and address."""
+    ) -> list[_Scored]:
+        """The window with exact scores, best first, ties by closeness and address."""
         masks = {rowid: mask for _, rowid, mask in window}
         rows = sqlite.rows(
             self.connection,
@@ -305,7 +344,8 @@ class Searcher:
             if over > 0:  # the sum of the parts stays the score
                 terms["window"] = round(-over, DIGITS)
             key = (-total(terms), rank, scope.text, id)
-            scored.append((key, (tokens, rowid, masks[rowid], terms)))
+            address = f"{scope.text}#{id}"
+            scored.append((key, _Scored(rowid, masks[rowid], tokens, address, terms)))
         scored.sort(key=lambda item: item[0])
         return [item for _, item in scored]
 

@@ -326,7 +326,7 @@ class Syncer:
         base = self.root.path
         targets: list[str] = []
         with self.index.reading() as connection:
-            names = (sqlite.texts(scopes or [""]),)
+            names = (sqlite.texts(scopes),)
             files = sqlite.rows(
                 connection,
                 "SELECT path, size, mtime_ns, ctime_ns, inode, racy OR pending <> ''"

@@ -122,7 +122,7 @@ def published_troubles(root: Root, *, now_s: float) -> tuple[Trouble, ...]:
         if not -PUBLISHED_S < now_s - float(value.get("at_s", 0)) < PUBLISHED_S:
             return ()
         return tuple((str(code), str(message)) for code, message in value["troubles"])
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return ()  # not written by this version: nobody is served by an error here
 
 

@@ -59,7 +59,7 @@ class Access:
         related_sessions: Iterable[str] = (),
         scopes: Iterable[str | Scope] = (),
     ) -> None:
-        if user not in (None, True, False, "read", "write"):
+        if not (user is None or isinstance(user, bool) or user in ("read", "write")):
             raise UsageError(f"access: user={user!r}", hint="use True, False, 'read' or 'write'")
         for name, several in (("related_sessions", related_sessions), ("scopes", scopes)):
             if isinstance(several, str):

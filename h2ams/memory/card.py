@@ -6,9 +6,12 @@ It is not a note and never recalled. Related sessions count only on the same age
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from h2ams.memory.values import Problem
+
+_KEYS = ("agent", "project", "workspace", "title")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +26,27 @@ class Card:
 
 def parse_card(data: bytes, path: str = "") -> tuple[Card, tuple[Problem, ...]]:
     """Read any bytes as a card. What cannot be read is reported and leaves the values empty."""
-    text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
-    if not text.startswith("---\n"):
+    try:
+        text = data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        return Card(), (Problem("invalid-utf-8", "the card is not UTF-8", 1, path),)
+    if not text.lstrip().startswith("---"):
         return Card(), ()
+    if not text.startswith("---\n"):
+        return Card(), (
+            Problem("unterminated-header", "the card's header must come first", 1, path),
+        )
     end = text.find("\n---", 3)
     if end < 0:
         return Card(), (Problem("unterminated-header", "the card's header has no end", 1, path),)
     import yaml  # 10 ms that only a changed card needs
 
+    header = text[4 : end + 1]
+    repeated = [key for key in _KEYS if len(re.findall(rf"(?m)^{key}[ \t]*:", header)) > 1]
+    if repeated:
+        return Card(), (Problem("repeated-key", f"the card says {repeated[0]} twice", 1, path),)
     try:
-        values = yaml.load(text[4:end], Loader=yaml.BaseLoader)
+        values = yaml.load(header, Loader=yaml.BaseLoader)
     except (yaml.YAMLError, RecursionError) as error:
         reason = str(error).splitlines()[0]
         return Card(), (Problem("invalid-yaml", f"the card's header: {reason}", 1, path),)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import unicodedata
 
-from h2ams.errors import ScopeError, StoreError
+from h2ams.errors import ScopeError, StoreError, UnsafePathError
 from h2ams.files import Root
 from h2ams.memory import layout
 from h2ams.memory.legacy import Followed, follow
@@ -51,6 +51,27 @@ def followed(root: Root, scope: Scope) -> Followed:
         lambda topic: _read_redirect(root, topic),
         lambda topic: bool(existing(root, topic)),
     )
+
+
+def check_own(root: Root, path: str, scope: Scope) -> None:
+    """``UnsafePathError`` where ``path`` leads through a link into another scope's folder.
+
+    A link to a file outside of any scope folder is a person's choice; one into another scope would
+    show its text, or take writes, across the border.
+    """
+    real = os.path.relpath(root.absolute(path), root.path).replace(os.sep, "/")
+    if real != path and crosses_scopes(real, scope):
+        raise UnsafePathError(
+            f"{path} is a link into the scope folder {os.path.dirname(real)}: not followed",
+            path=path,
+            hint="put the text into the scope itself",
+        )
+
+
+def crosses_scopes(real: str, scope: Scope) -> bool:
+    """Whether the file at the real relative path ``real`` belongs to another scope's folder."""
+    owner = layout.scope_of_path(real)
+    return owner is not None and owner not in (scope, layout.UNFILED)
 
 
 def check_creatable(root: Root, scope: Scope) -> None:

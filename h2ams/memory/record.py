@@ -68,7 +68,8 @@ class Recall:
 
     ``keywords`` are what was looked up; ``dropped_terms`` the commonest words of a very long query
     that were not. ``relaxed`` tells that the strict reading found nothing. ``below_gate`` are
-    addresses that a single common word matched in a broad scope. Times in milliseconds.
+    addresses that a single common word matched in a broad scope, ``beyond`` those of further
+    matches of a context that its budget could not hold. Times in milliseconds.
     """
 
     query: str
@@ -80,3 +81,4 @@ class Recall:
     degraded: tuple[Degraded, ...] = ()
     dropped_terms: tuple[str, ...] = ()
     below_gate: tuple[str, ...] = ()
+    beyond: tuple[str, ...] = ()

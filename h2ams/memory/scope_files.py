@@ -123,7 +123,8 @@ class ScopeFiles:
 
     def read(self, path: str, scope: Scope) -> Read | None:
         """One file, parsed; None where it is not there."""
-        state = self._root.read(path)
+        on_disk.check_own(self._root, path, scope)
+        state = self._root.read(path, settled=True)
         if state is None:
             return None
         return Read(path, scope, state, self._document(path, state.data))

@@ -158,6 +158,20 @@ def test_k128_what_does_not_fit_is_listed_with_its_reason_in_a_fixed_order(root:
     assert all(address in explained.out for address in dropped)
 
 
+def test_k128_a_match_that_is_too_long_hides_none_that_fits(root: Path) -> None:
+    long = "kiwi kiwi kiwi " + " ".join(f"kiwi w{n}" for n in range(600))
+    short = (segment_text(f"S{n}", body) for n, body in enumerate(SEVEN))
+    write(root, "sessions/s/memory.md", segment_text("long", long), *short)
+    with opened(root) as memory:
+        assert memory.recall("kiwi").hits[0].record.id == "long"
+        for budget in (500, 1000):
+            block = memory.context("kiwi", access=ACCESS, budget=budget)
+            assert shown(block) == {f"S{n}" for n in range(7)}
+            assert [(each.address, each.reason) for each in block.receipt.rejected] == [
+                ("sessions/s#long", "budget")
+            ]
+
+
 @pytest.mark.parametrize("summary", [False, True])
 def test_k128_at_every_budget_each_candidate_is_shown_or_listed(root: Path, summary: bool) -> None:
     seven(root)

@@ -316,7 +316,7 @@ def test_a_damaged_index_is_set_aside_and_built_anew(root: Path) -> None:
         assert memory.verify().ok
 
 
-@pytest.mark.parametrize("page", range(0, 24))
+@pytest.mark.parametrize("page", range(24))
 def test_a_page_of_noise_never_stops_a_recall(root: Path, page: int) -> None:
     write(root, "user/memory.md", *(segment_text(f"s{n}", f"alpha {n} words") for n in range(60)))
     with opened(root) as memory:

@@ -207,7 +207,7 @@ def test_temporary_files_give_no_rows_and_no_errors(  # K124
 @pytest.mark.parametrize(
     "idle_s", [1.0, pytest.param(10.0, marks=pytest.mark.long)], ids=["1s", "10s"]
 )
-def test_reading_and_indexing_cause_no_further_sync(  # K44
+def test_k44_reading_and_indexing_cause_no_further_sync(
     tmp_path: Path, observer: ObserverFactory, idle_s: float
 ) -> None:
     with Watched(tmp_path, observer=observer) as watched:

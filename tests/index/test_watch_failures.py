@@ -52,7 +52,7 @@ def failing(*errors: Exception) -> type[Syncer]:
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_a_failed_sync_is_tried_again_without_a_further_edit(
+def test_k126_a_failed_sync_is_tried_again_without_a_further_edit(
     tmp_path: Path, error: Exception
 ) -> None:
     with Watched(tmp_path, syncer=failing(error)) as watched:
@@ -165,7 +165,7 @@ def test_a_removed_root_is_never_made_again(tmp_path: Path) -> None:
 # -- lost events -----------------------------------------------------------------------------------
 
 
-def test_an_overflow_ends_in_one_warning_and_a_scan_of_everything(tmp_path: Path) -> None:  # K46
+def test_k46_an_overflow_ends_in_one_warning_and_a_scan_of_everything(tmp_path: Path) -> None:
     stubs = Stubs()
     with Watched(tmp_path, observer=stubs) as watched:
         for number in range(100):

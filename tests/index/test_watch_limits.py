@@ -32,7 +32,7 @@ def limited(folders: int) -> Callable[[str, Listener], Observer]:
 
 
 @only_linux
-def test_at_the_limit_of_watches_files_are_polled(tmp_path: Path) -> None:  # K125
+def test_k125_at_the_limit_of_watches_files_are_polled(tmp_path: Path) -> None:
     with Watched(tmp_path, observer=limited(10)) as watched:
         for number in range(20):
             watched.put(f"chat/{number}/memory.md", f"text{number}")

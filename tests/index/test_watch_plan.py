@@ -51,7 +51,6 @@ def test_a_change_of_a_tracked_file_asks_for_that_file(path: str) -> None:
         "chat/1/memory.md.bak",
         "chat/1/memory.md~",
         "chat/1/.memory.md.1f2e.tmp",
-        "chat/1/summary.md",  # read where it is needed, not kept in the index
         "chat/1/archive.md",
         "chat/1/picture.png",
         "chat/1/memory (conflicted copy 2026-05-01).md",

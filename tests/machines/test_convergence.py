@@ -145,7 +145,6 @@ class Folder(RuleBasedStateMachine):
 
     @rule()
     def lose_the_index(self) -> None:
-        self.memory.close()
         for file in (self.base / "state").glob("index.db*"):
             file.unlink()
 

@@ -42,6 +42,13 @@ class WordCounter:
         return " ".join(text.split()[:limit])
 
 
+def save(path: Path, text: str) -> None:
+    """What most editors do: write a new file and rename it over the old one."""
+    aside = path.with_name(f"{path.name}.editor")
+    aside.write_text(text, encoding="utf-8")
+    aside.replace(path)
+
+
 def open_store(
     folder: Path, *, settings: Settings = DEFAULTS, hook: FaultHook | None = None
 ) -> Store:

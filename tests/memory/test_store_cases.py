@@ -14,6 +14,7 @@ from memory.store_kit import (
     everything,
     open_store,
     put,
+    save,
     segment_text,
     snapshot,
 )
@@ -94,7 +95,7 @@ def test_k09_an_editor_that_saves_during_the_write_loses_nothing(tmp_path: Path,
 
     def editor(at: str, where: str) -> None:
         if at == operation and "memory.md" in where and (text := next(saves, None)):
-            path.write_text(text, encoding="utf-8")
+            save(path, text)
 
     put(tmp_path, {"user/memory.md": segment_text("seg_1", "One.")})
     store = open_store(tmp_path, hook=editor)
@@ -110,7 +111,7 @@ def test_k09_a_segment_changed_by_hand_at_the_moment_it_is_forgotten_stays(tmp_p
 
     def editor(at: str, where: str) -> None:
         if at == "check" and where.endswith("memory.md"):
-            path.write_text(by_hand, encoding="utf-8")
+            save(path, by_hand)
 
     put(tmp_path, {"user/memory.md": segment_text("seg_1", "One.")})
     with pytest.raises(ConflictError):
@@ -126,7 +127,7 @@ def test_k09_a_file_that_never_stops_changing_is_a_conflict(tmp_path: Path):
         nonlocal count
         if at == "check" and where.endswith("memory.md"):
             count += 1
-            path.write_text(segment_text("seg_1", f"Save {count}."), encoding="utf-8")
+            save(path, segment_text("seg_1", f"Save {count}."))
 
     put(tmp_path, {"user/memory.md": segment_text("seg_1", "One.")})
     with pytest.raises(ConflictError, match="changed 8 times"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memory.store_kit import SESSION, USER, copy_legacy, everything, open_store, put
+from memory.store_kit import SESSION, USER, copy_legacy, everything, open_store, put, save
 
 from h2ams.errors import ConflictError, LimitError, ReadOnlyError, UsageError
 from h2ams.memory.scope import parse_scope
@@ -128,7 +128,7 @@ def test_a_summary_that_somebody_saved_meanwhile_is_not_overwritten(tmp_path: Pa
 
     def editor(at: str, where: str) -> None:
         if at == "check" and where.endswith("summary.md"):
-            path.write_text("By hand.", encoding="utf-8")
+            save(path, "By hand.")
 
     put(tmp_path, {"user/summary.md": "Old."})
     with pytest.raises(ConflictError):
