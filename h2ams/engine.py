@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
@@ -151,6 +152,8 @@ class Memory:
 
     def close(self) -> None:
         with self._index.lock:
+            with suppress(sqlite.Error, H2amsError):  # hygiene: it can wait for the next time
+                self._index.tidy()
             self._index.close()
 
     def __enter__(self) -> Memory:

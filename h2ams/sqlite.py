@@ -68,7 +68,7 @@ def integers(values: Iterable[int]) -> Any:
 
 def texts(values: Iterable[str]) -> Any:
     """Names to bind as the argument of ``carray(?)``."""
-    return apsw.carray(tuple(values) or ("\0",))  # it cannot be empty; no name holds NUL
+    return apsw.carray(tuple(values) or ("\x01",))  # it cannot be empty; no name is that
 
 
 def connect(path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Connection:

@@ -192,6 +192,10 @@ class Writer:
             self.connection.execute(
                 "INSERT OR REPLACE INTO blocks VALUES (?, ?)", (number, block.tobytes())
             )
+        if self.updated or self.deleted:
+            self.connection.execute(
+                "INSERT OR REPLACE INTO meta VALUES (?, '1')", (schema.UNERASED,)
+            )
         self._scopes.clear()
         self._blocks.clear()
 

@@ -27,6 +27,8 @@ from h2ams.text import words
 
 SCHEMA_VERSION = 2
 ERASE_WAIT_S = 2.0  # for readers that still hold the state before a purge
+ERASE_SEGMENTS = 20_000  # up to so many, deleted words are erased at every close (0.2 s)
+UNERASED = "unerased"  # in `meta`: rows were deleted and their words may be in FTS5's parts yet
 LOCAL_BITS = 20  # places in one scope: 1,048,576
 LOCAL_MASK = (1 << LOCAL_BITS) - 1
 SEQUENCE_BITS = 22  # scopes in one region (shared or private, and a project): 4,194,304
@@ -187,7 +189,9 @@ class Index:
         folder = os.path.dirname(self.path)
         if not os.path.isdir(folder):  # somebody removed it while the memory was open
             try:
-                os.makedirs(folder, 0o700, exist_ok=True)
+                os.mkdir(folder, 0o700)  # never the folders above: a root that is gone stays gone
+            except FileExistsError:
+                pass
             except OSError as error:
                 raise IndexFaultError(
                     f"cannot make the folder of the index {folder}: {error.strerror}", path=folder
@@ -241,7 +245,19 @@ class Index:
         self.made_new = True
         self.notes.append(("index-rebuilt", f"{reason}; it was set aside and is built anew"))
 
-    def erase_deleted(self) -> bool:
+    def tidy(self) -> None:
+        """Erase what was deleted since the last time, where that is cheap: before a close."""
+        with self.lock:
+            if self._connection is None or self._pid != os.getpid():
+                return
+            waits = "SELECT 1 FROM meta WHERE key = ?"
+            if not sqlite.value(self._connection, waits, (UNERASED,)):
+                return
+            count = sqlite.value(self._connection, "SELECT sum(segments) FROM scopes") or 0
+            if count <= ERASE_SEGMENTS:
+                self.erase_deleted(wait_s=0)
+
+    def erase_deleted(self, *, wait_s: float = ERASE_WAIT_S) -> bool:
         """Take every trace of deleted rows out of the database's files.
 
         Deleted rows are overwritten at once (``secure_delete``). FTS5 keeps deleted words until its
@@ -251,8 +267,9 @@ class Index:
         with self.lock:
             with self.writing() as connection:
                 connection.execute("INSERT INTO memory_fts (memory_fts) VALUES ('optimize')")
+                connection.execute("DELETE FROM meta WHERE key = ?", (UNERASED,))
             sqlite.remove_leftovers(self.path)
-            deadline = time.monotonic() + ERASE_WAIT_S
+            deadline = time.monotonic() + wait_s
             while not sqlite.truncate_wal(self.connection):
                 if time.monotonic() > deadline:
                     return False

@@ -78,7 +78,7 @@ def test_an_index_that_is_damaged_while_watching_is_built_anew(tmp_path: Path) -
         watched.put("chat/1/memory.md", "pears")
         watched.started()
         with watched.index.lock:
-            watched.index.close()
+            watched.index._drop()
             for path in Path(watched.index.path).parent.glob("index.db*"):
                 path.write_bytes(b"not a database at all" * 500)
         watched.put("user/memory.md", "plums")
