@@ -7,164 +7,53 @@ own; what it adds is the order: authorise, make fresh, read or write, sync.
 
 from __future__ import annotations
 
-import functools
-import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING
 
-from h2ams import config, sqlite
+from h2ams import sqlite
 from h2ams.errors import (
-    AccessError,
     H2amsError,
     NotFoundError,
     ReadOnlyError,
     ScopeError,
     UsageError,
 )
-from h2ams.files import Root
-from h2ams.index.guard import Guard
 from h2ams.index.read import Reader
-from h2ams.index.schema import Index
-from h2ams.index.score import day_of
 from h2ams.index.search import Filters, Searcher, Wanted
-from h2ams.index.sync import Syncer, SyncReport
+from h2ams.index.sync import SyncReport
 from h2ams.memory.access import Access, Gate
 from h2ams.memory.layout import scope_of_path
 from h2ams.memory.record import Degraded, Hit, Recall, Record
 from h2ams.memory.scope import Scope, canonical_glob, parse_address, parse_scope
 from h2ams.memory.values import Problem, check_kind, is_note_id, parse_time
-from h2ams.settings import Settings
+from h2ams.parts import Parts, healing
 from h2ams.text.words import parse_query
 
 if TYPE_CHECKING:
     from h2ams.active.block import MemoryBlock
     from h2ams.active.turn import Turn
     from h2ams.index.verify import Verification
-    from h2ams.memory.store import Store, WriteResult
-    from h2ams.tokens import TokenCounter
+    from h2ams.memory.store import WriteResult
     from h2ams.upkeep.doctor import DoctorReport
     from h2ams.upkeep.status import Status
 
-INDEX_FILE = "index.db"
-IGNORE_FILE = ".gitignore"
 MOST_HITS = 1_000  # a recall gives no more, whatever is asked for
 COVERED = 1.5  # matches of so many times its budget are considered for a block
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 
-
-def _healing(
-    method: Callable[Concatenate[Memory, _P], _T],
-) -> Callable[Concatenate[Memory, _P], _T]:
-    """Run the call once more on a new index where the old one turned out to be damaged."""
-
-    @functools.wraps(method)
-    def run(self: Memory, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        try:
-            return method(self, *args, **kwargs)
-        except sqlite.DAMAGED as error:
-            self._heal(error)
-            return method(self, *args, **kwargs)
-
-    return run
-
-
-class Memory:
+class Memory(Parts):
     """An open memory folder. Use ``Memory.open``; close it, or use it in a ``with`` statement.
 
     Every method that takes ``access`` does what that access allows and no more; left out, it is the
     owner's. Safe to call from several threads, and from several processes on one folder.
     """
 
-    def __init__(
-        self,
-        root: Root,
-        settings: Settings,
-        *,
-        sources: Mapping[str, str] | None = None,
-        now: Callable[[], datetime] | None = None,
-        notes: Iterable[Degraded] = (),
-    ) -> None:
-        self.settings = settings
-        self.setting_sources = dict(sources or {})
-        self._root = root
-        self._now = now or config.clock()
-        self._notes = list(notes)
-        self._counter_lock = threading.Lock()
-        self._counter: TokenCounter | None = None
-        self._index = Index(root.state_path(INDEX_FILE), encoding=settings.encoding)
-        if not os.path.lexists(os.path.join(root.state, IGNORE_FILE)):
-            root.write_state(IGNORE_FILE, b"*\n")  # derived files belong in no repository
-        self._syncer = Syncer(root, self._index, settings, count=self._count)
-        self._guard = Guard(self._index, self._syncer)
-
-    # -- opening and closing ---------------------------------------------------------------------
-
-    @classmethod
-    def open(
-        cls,
-        root: str | os.PathLike[str] | None = None,
-        *,
-        state: str | os.PathLike[str] | None = None,
-        settings: Settings | None = None,
-        overrides: Mapping[str, str] | None = None,
-        create: bool = False,
-        now: Callable[[], datetime] | None = None,
-    ) -> Memory:
-        """Open the memory folder ``root`` (None: found as docs/settings.md says).
-
-        ``create`` makes a missing folder; otherwise that is a ``RootError``. ``settings`` replaces
-        all other sources; ``overrides`` (name to text) are the flags that win over them. ``now``
-        gives the aware time for dates and recency.
-        """
-        path = config.resolve_root(None if root is None else os.fspath(root))
-        if not create:
-            Root(path)  # a folder that cannot be read is said to be that, before all else
-        folder, why = config.resolve_state(path, None if state is None else os.fspath(state))
-        lock_timeout = settings.lock_timeout_ms if settings else None
-        sources: Mapping[str, str] = {}
-        if settings is None:
-            settings, sources = config.resolve_settings(path, overrides)
-        timeout = lock_timeout or settings.lock_timeout_ms
-        make = Root.create if create else Root
-        opened = make(path, state=folder, lock_timeout_ms=timeout)
-        if create:
-            with opened.lock("init"):  # makes .h2ams, by which the folder is found from below
-                pass
-        notes = [Degraded("state-elsewhere", why)] if why else []
-        return cls(opened, settings, sources=sources, now=now, notes=notes)
-
-    @property
-    def root(self) -> str:
-        """Absolute path of the memory folder."""
-        return self._root.path
-
-    @property
-    def state(self) -> str:
-        """Absolute path of the folder with the index, locks, journals and registry."""
-        return self._root.state
-
-    def close(self) -> None:
-        with self._index.lock:
-            with suppress(sqlite.Error, H2amsError):  # hygiene: it can wait for the next time
-                self._index.tidy()
-            self._index.close()
-
-    def __enter__(self) -> Memory:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     # -- reading ---------------------------------------------------------------------------------
 
-    @_healing
+    @healing
     def recall(
         self,
         query: str,
@@ -235,7 +124,7 @@ class Memory:
             beyond=found.beyond,
         )
 
-    @_healing
+    @healing
     def context(
         self,
         query: str,
@@ -263,7 +152,7 @@ class Memory:
                     recall, budget=budget, window=window, commit=commit, language=language
                 )
 
-    @_healing
+    @healing
     def get(self, address: str, *, access: Access | None = None) -> Record:
         """The segment at ``address`` (``scope#id``); ``NotFoundError`` where there is none."""
         scope, id = parse_address(address)
@@ -281,7 +170,7 @@ class Memory:
             raise NotFoundError(f"there is no {address}", hint="h2ams list shows what there is")
         return record
 
-    @_healing
+    @healing
     def list(
         self,
         scope: str | None = None,
@@ -304,7 +193,7 @@ class Memory:
         readable = [each for each in scopes if self._reads_wholly(gate, each)]
         return archived_records(self.store, readable, self._count)
 
-    @_healing
+    @healing
     def sources(self, message_id: str, *, access: Access | None = None) -> tuple[Record, ...]:
         """The segments that cite the source message ``message_id``."""
         with self._index.lock:
@@ -414,7 +303,7 @@ class Memory:
 
     # -- index and hygiene: the owner's ----------------------------------------------------------
 
-    @_healing
+    @healing
     def sync(self, paths: Iterable[str] = (), *, access: Access | None = None) -> SyncReport:
         """Bring the index up to date, with all files or with ``paths`` (relative) alone."""
         self._owner_only(access, "sync")
@@ -425,7 +314,7 @@ class Memory:
         self._owner_only(access, "rebuild")
         return self._syncer.rebuild()
 
-    @_healing
+    @healing
     def verify(self, *, access: Access | None = None) -> Verification:
         """Whether the index equals what a rebuild would give, and is sound."""
         from h2ams.index.verify import verify
@@ -434,7 +323,7 @@ class Memory:
         with self._index.lock:
             return verify(self._root, self._index, self.settings)
 
-    @_healing
+    @healing
     def status(self, *, access: Access | None = None) -> Status:
         """What the folder holds, for the scopes that ``access`` may read."""
         from h2ams.upkeep.status import status
@@ -446,7 +335,7 @@ class Memory:
                 degraded = (*self._degraded(), *stale, *self._watch_troubles())
                 return status(self._root, connection, gate, self._index.path, degraded, folder)
 
-    @_healing
+    @healing
     def doctor(
         self, *, fix: bool = False, dry_run: bool = False, access: Access | None = None
     ) -> DoctorReport:
@@ -509,25 +398,6 @@ class Memory:
         finally:
             self._syncer.settled = None
 
-    # -- parts -----------------------------------------------------------------------------------
-
-    @functools.cached_property
-    def store(self) -> Store:
-        """The Markdown files: for hosts that need more than this class offers."""
-        from h2ams.memory.store import Store
-
-        return Store(self._root, self.settings, clock=self._now)
-
-    @property
-    def tokens(self) -> TokenCounter:
-        """The token counter of the settings; loaded when first needed (0.2 s)."""
-        with self._counter_lock:
-            if self._counter is None:
-                from h2ams.tokens import counter
-
-                self._counter = counter(self.settings.encoding)
-            return self._counter
-
     def _turn(self, connection: sqlite.Connection, gate: Gate, access: Access | None) -> Turn:
         from h2ams.active.registry import Registry
         from h2ams.active.turn import Turn
@@ -542,47 +412,6 @@ class Memory:
             self.tokens,
             self._date(),
         )
-
-    def _count(self, text: str) -> int:
-        return self.tokens.count(text)
-
-    def _today(self) -> int:
-        return day_of(self._date())
-
-    def _date(self) -> str:
-        return self._now().astimezone(UTC).date().isoformat()
-
-    def _degraded(self) -> tuple[Degraded, ...]:
-        return (*self._notes, *(Degraded(code, text) for code, text in self._index.notes))
-
-    def _watch_troubles(self) -> tuple[Degraded, ...]:
-        """What a watch, in this process or another, said is wrong with it."""
-        if not os.path.exists(os.path.join(self.state, "watch.json")):
-            return ()
-        from h2ams.index.watch import published_troubles
-
-        found = published_troubles(self._root, now_s=time.time())
-        return tuple(Degraded(code, message) for code, message in found)
-
-    @staticmethod
-    def _owner_only(access: Access | None, what: str) -> None:
-        if access is not None:
-            raise AccessError(
-                f"{what} works on the whole folder: it is the owner's",
-                hint="leave the access flags out",
-            )
-
-    def _relative(self, paths: Iterable[str]) -> tuple[str, ...]:
-        """Paths as the syncer takes them: relative to the root; absolute ones must lie inside."""
-        found = []
-        for path in paths:
-            if os.path.isabs(path):
-                path = os.path.relpath(os.path.realpath(path), self._root.path)
-            relative = os.path.normpath(path).replace(os.sep, "/")
-            if relative != ".":
-                self._root.absolute(relative)  # UnsafePathError where it leaves the root
-            found.append(relative)
-        return tuple("" if path == "." else path for path in found)
 
     # -- access and freshness --------------------------------------------------------------------
 
@@ -650,12 +479,6 @@ class Memory:
             problem = Problem("index-behind", text, 0, result.path)
             return replace(result, problems=(*result.problems, problem))
         return result
-
-    def _heal(self, error: Exception) -> None:
-        """Set a damaged index aside and build it anew, in one piece for all threads."""
-        with self._index.lock:
-            self._index.start_anew(f"the index was damaged ({error})")
-            self._syncer.sync()
 
 
 def _moment(text: str | None, name: str) -> str | None:

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from h2ams.index.apply import Applier
 
 BATCH_FILES = 2_000  # files read in one write transaction
-FTS_HASH_BYTES = 1 << 20  # FTS5's default: new rows held in memory before they are written
-BULK_HASH_BYTES = 16 << 20  # while building anew; fewer pieces to merge, a third less time
 
 _KNOWN = (
     "SELECT no, path, scope, name, role, layout, size, mtime_ns, ctime_ns, inode, racy, digest,"
@@ -244,6 +242,14 @@ class Syncer:
         )
         return changed
 
+    def build(self, plan: Plan, seen: Scan) -> SyncReport:
+        """Fill an empty index with everything in ``plan``."""
+        report = SyncReport(
+            scanned=plan.scanned, problems=tuple(seen.problems), skipped_links=seen.skipped_links
+        )
+        folders: list[tuple[str, tuple[str, int] | None]] = list(seen.folders.items())
+        return self._apply(plan, folders, seen, (), frozenset(), report)
+
     # -- applying --------------------------------------------------------------------------------
 
     def _apply(
@@ -377,44 +383,9 @@ class Syncer:
 
     def rebuild(self) -> SyncReport:
         """Make the whole index anew from the files; readers go on with the old one meanwhile."""
-        started = time.perf_counter()
-        seen = scan(self.root, self.settings)
-        aside = f"{self.index.path}.new-{os.getpid()}-{time.monotonic_ns():x}"
-        fresh = Index(aside, encoding=self.index.encoding)
-        try:
-            builder = Syncer(
-                self.root, fresh, self.settings, count=self.count, clock_ns=self.clock_ns
-            )
-            plan = _ordered(plan_sync(seen.files, {}, seen.blinded))
-            folders: list[tuple[str, tuple[str, int] | None]] = list(seen.folders.items())
-            report = SyncReport(
-                scanned=plan.scanned,
-                problems=tuple(seen.problems),
-                skipped_links=seen.skipped_links,
-            )
-            _for_bulk(fresh.connection)
-            report = builder._apply(plan, folders, seen, (), frozenset(), report)
-            with fresh.lock:
-                fresh.connection.execute("INSERT INTO memory_fts (memory_fts) VALUES ('optimize')")
-                _fts_hash(fresh.connection, FTS_HASH_BYTES)
-                self._copy_over(fresh.connection)
-        finally:
-            fresh.close()
-            for suffix in ("", "-wal", "-shm"):
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(aside + suffix)
-        self.index.made_new = False
-        self.sync()  # what changed while the new index was built
-        return replace(report, elapsed_ms=(time.perf_counter() - started) * 1000)
+        from h2ams.index.rebuild import rebuild
 
-    def _copy_over(self, source: sqlite.Connection) -> None:
-        with self.index.lock:
-            try:
-                sqlite.backup(self.index.connection, source)
-            except sqlite.DAMAGED as error:
-                self.index.start_anew(f"the index was damaged ({error})")
-                sqlite.backup(self.index.connection, source)
-            sqlite.truncate_wal(self.index.connection)
+        return rebuild(self)
 
     @contextlib.contextmanager
     def _healing(self) -> Iterator[None]:
@@ -443,20 +414,6 @@ def _told(problems: Iterable[Problem], seen: Scan) -> tuple[Problem, ...]:
     return tuple(
         each for each in problems if each.code != "unreadable" or not seen.blinded(each.path)
     )
-
-
-def _for_bulk(connection: sqlite.Connection) -> None:
-    """Nobody else sees the database yet, and after a crash it is thrown away: no journal."""
-    connection.execute("PRAGMA journal_mode = OFF")
-    connection.execute("PRAGMA synchronous = OFF")
-    connection.execute("PRAGMA secure_delete = OFF")
-    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-    connection.execute("PRAGMA cache_size = -131072")
-    _fts_hash(connection, BULK_HASH_BYTES)
-
-
-def _fts_hash(connection: sqlite.Connection, size: int) -> None:
-    connection.execute("INSERT INTO memory_fts (memory_fts, rank) VALUES ('hashsize', ?)", (size,))
 
 
 def _save_folders(
@@ -496,19 +453,6 @@ def _batches(plan: Plan) -> Iterator[Plan]:
             read, gone, unseen = [], [], []
     if read or gone or unseen:
         yield Plan(tuple(read), tuple(gone), tuple(unseen))
-
-
-def _ordered(plan: Plan) -> Plan:
-    """Cards first, then shared before private, then by scope: the order of the rowids.
-
-    Scopes that are read together get neighbouring numbers, and FTS5 takes rising rowids far faster.
-    """
-    private = {scope: parse_scope(scope).is_private for scope in {x.scope for x in plan.read}}
-    order = sorted(
-        plan.read,
-        key=lambda x: (x.role is not Role.SESSION_CARD, private[x.scope], x.scope, x.path),
-    )
-    return plan._replace(read=tuple(order))
 
 
 def _spellings(scope: str) -> Iterator[str]:

@@ -1,0 +1,202 @@
+"""What an open memory folder is wired of: root, settings, index, syncer, files, token counter.
+
+The lower half of the composition root: ``engine`` adds the calls that hosts make. Parts are made
+once, the dear ones (encoder, store) when they are first needed.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
+
+from h2ams import config, sqlite
+from h2ams.errors import AccessError, H2amsError
+from h2ams.files import Root
+from h2ams.index.guard import Guard
+from h2ams.index.schema import Index
+from h2ams.index.score import day_of
+from h2ams.index.sync import Syncer
+from h2ams.memory.access import Access
+from h2ams.memory.record import Degraded
+from h2ams.settings import Settings
+
+if TYPE_CHECKING:
+    from h2ams.memory.store import Store
+    from h2ams.tokens import TokenCounter
+
+INDEX_FILE = "index.db"
+IGNORE_FILE = ".gitignore"
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_Self = TypeVar("_Self", bound="Parts")
+
+
+def healing(
+    method: Callable[Concatenate[_Self, _P], _T],
+) -> Callable[Concatenate[_Self, _P], _T]:
+    """Run the call once more on a new index where the old one turned out to be damaged."""
+
+    @functools.wraps(method)
+    def run(self: _Self, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return method(self, *args, **kwargs)
+        except sqlite.DAMAGED as error:
+            self._heal(error)
+            return method(self, *args, **kwargs)
+
+    return run
+
+
+class Parts:
+    """One open folder's parts; see ``engine.Memory``."""
+
+    def __init__(
+        self,
+        root: Root,
+        settings: Settings,
+        *,
+        sources: Mapping[str, str] | None = None,
+        now: Callable[[], datetime] | None = None,
+        notes: Iterable[Degraded] = (),
+    ) -> None:
+        self.settings = settings
+        self.setting_sources = dict(sources or {})
+        self._root = root
+        self._now = now or config.clock()
+        self._notes = list(notes)
+        self._counter_lock = threading.Lock()
+        self._counter: TokenCounter | None = None
+        self._index = Index(root.state_path(INDEX_FILE), encoding=settings.encoding)
+        if not os.path.lexists(os.path.join(root.state, IGNORE_FILE)):
+            root.write_state(IGNORE_FILE, b"*\n")  # derived files belong in no repository
+        self._syncer = Syncer(root, self._index, settings, count=self._count)
+        self._guard = Guard(self._index, self._syncer)
+
+    # -- opening and closing ---------------------------------------------------------------------
+
+    @classmethod
+    def open(
+        cls,
+        root: str | os.PathLike[str] | None = None,
+        *,
+        state: str | os.PathLike[str] | None = None,
+        settings: Settings | None = None,
+        overrides: Mapping[str, str] | None = None,
+        create: bool = False,
+        now: Callable[[], datetime] | None = None,
+    ) -> Self:
+        """Open the memory folder ``root`` (None: found as docs/settings.md says).
+
+        ``create`` makes a missing folder; otherwise that is a ``RootError``. ``settings`` replaces
+        all other sources; ``overrides`` (name to text) are the flags that win over them. ``now``
+        gives the aware time for dates and recency.
+        """
+        path = config.resolve_root(None if root is None else os.fspath(root))
+        if not create:
+            Root(path)  # a folder that cannot be read is said to be that, before all else
+        folder, why = config.resolve_state(path, None if state is None else os.fspath(state))
+        lock_timeout = settings.lock_timeout_ms if settings else None
+        sources: Mapping[str, str] = {}
+        if settings is None:
+            settings, sources = config.resolve_settings(path, overrides)
+        timeout = lock_timeout or settings.lock_timeout_ms
+        make = Root.create if create else Root
+        opened = make(path, state=folder, lock_timeout_ms=timeout)
+        if create:
+            with opened.lock("init"):  # makes .h2ams, by which the folder is found from below
+                pass
+        notes = [Degraded("state-elsewhere", why)] if why else []
+        return cls(opened, settings, sources=sources, now=now, notes=notes)
+
+    @property
+    def root(self) -> str:
+        """Absolute path of the memory folder."""
+        return self._root.path
+
+    @property
+    def state(self) -> str:
+        """Absolute path of the folder with the index, locks, journals and registry."""
+        return self._root.state
+
+    def close(self) -> None:
+        with self._index.lock:
+            with suppress(sqlite.Error, H2amsError):  # hygiene: it can wait for the next time
+                self._index.tidy()
+            self._index.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @functools.cached_property
+    def store(self) -> Store:
+        """The Markdown files: for hosts that need more than this class offers."""
+        from h2ams.memory.store import Store
+
+        return Store(self._root, self.settings, clock=self._now)
+
+    @property
+    def tokens(self) -> TokenCounter:
+        """The token counter of the settings; loaded when first needed (0.2 s)."""
+        with self._counter_lock:
+            if self._counter is None:
+                from h2ams.tokens import counter
+
+                self._counter = counter(self.settings.encoding)
+            return self._counter
+
+    def _count(self, text: str) -> int:
+        return self.tokens.count(text)
+
+    def _today(self) -> int:
+        return day_of(self._date())
+
+    def _date(self) -> str:
+        return self._now().astimezone(UTC).date().isoformat()
+
+    def _degraded(self) -> tuple[Degraded, ...]:
+        return (*self._notes, *(Degraded(code, text) for code, text in self._index.notes))
+
+    def _watch_troubles(self) -> tuple[Degraded, ...]:
+        """What a watch, in this process or another, said is wrong with it."""
+        if not os.path.exists(os.path.join(self.state, "watch.json")):
+            return ()
+        from h2ams.index.watch import published_troubles
+
+        found = published_troubles(self._root, now_s=time.time())
+        return tuple(Degraded(code, message) for code, message in found)
+
+    @staticmethod
+    def _owner_only(access: Access | None, what: str) -> None:
+        if access is not None:
+            raise AccessError(
+                f"{what} works on the whole folder: it is the owner's",
+                hint="leave the access flags out",
+            )
+
+    def _relative(self, paths: Iterable[str]) -> tuple[str, ...]:
+        """Paths as the syncer takes them: relative to the root; absolute ones must lie inside."""
+        found = []
+        for path in paths:
+            if os.path.isabs(path):
+                path = os.path.relpath(os.path.realpath(path), self._root.path)
+            relative = os.path.normpath(path).replace(os.sep, "/")
+            if relative != ".":
+                self._root.absolute(relative)  # UnsafePathError where it leaves the root
+            found.append(relative)
+        return tuple("" if path == "." else path for path in found)
+
+    def _heal(self, error: Exception) -> None:
+        """Set a damaged index aside and build it anew, in one piece for all threads."""
+        with self._index.lock:
+            self._index.start_anew(f"the index was damaged ({error})")
+            self._syncer.sync()
