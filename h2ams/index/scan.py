@@ -19,7 +19,6 @@ from h2ams.errors import RootError, UnsafePathError
 from h2ams.files import Root
 from h2ams.index.plan import Found
 from h2ams.memory import layout
-from h2ams.memory.folders import crosses_scopes
 from h2ams.memory.layout import TRACKED, Place, Role, place_of
 from h2ams.memory.scope import Scope
 from h2ams.memory.values import Problem
@@ -79,15 +78,14 @@ def scan(root: Root, settings: Settings, folders: Iterable[str] = ("",)) -> Scan
 
 def found_file(path: str, place: Place, role: Role, status: os.stat_result) -> Found:
     """A tracked file of the folder at ``place``, which belongs to a scope."""
-    scope = place.scope
-    assert scope is not None
-    whole = scope == layout.UNFILED and place.unfiled
-    name = path if whole else path.split("/", scope.text.count("/") + 1)[-1]
+    scope = place.scope_text
+    assert scope, f"{path} belongs to no scope"
+    name = path if place.unfiled else path.split("/", scope.count("/") + 1)[-1]
     if not name.isascii():
         name = unicodedata.normalize("NFC", name)
     return Found(
         path,
-        scope.text,
+        scope,
         name,
         role,
         place.layout,
@@ -99,19 +97,24 @@ def found_file(path: str, place: Place, role: Role, status: os.stat_result) -> F
 
 
 def _walk(root: Root, top: str, top_place: Place, result: Scan, max_depth: int) -> None:
-    stack = [(top, top_place, top.count("/") + 1 if top else 0)]
     base = root.path
+    try:
+        mtime_ns = os.stat(f"{base}/{top}").st_mtime_ns
+    except OSError as error:
+        _unreadable(top, f"{base}/{top}".rstrip("/"), error, result)
+        return
+    stack = [(top, top_place, top.count("/") + 1 if top else 0, mtime_ns)]
     while stack:
-        folder, place, depth = stack.pop()
+        folder, place, depth, mtime_ns = stack.pop()
         absolute = f"{base}/{folder}" if folder else base
         try:
-            mtime_ns = os.stat(absolute).st_mtime_ns
             with os.scandir(absolute) as entries:
                 listed = list(entries)
         except OSError as error:
             _unreadable(folder, absolute, error, result)
             continue
-        result.folders[folder] = (_scope_text(place), mtime_ns)
+        # The time was taken before the listing: what comes in between shows at the next scan.
+        result.folders[folder] = (place.scope_text, mtime_ns)
         for entry in listed:
             name = entry.name
             path = f"{folder}/{name}" if folder else name
@@ -123,14 +126,14 @@ def _walk(root: Root, top: str, top_place: Place, result: Scan, max_depth: int) 
                     code, _, text = inner.problem.partition(": ")
                     result.problems.append(Problem(code, text or code, 0, path))
                 if not inner.problem:
-                    _push(stack, path, inner, depth + 1, max_depth, result)
+                    _push(stack, entry, (path, inner, depth + 1), max_depth, result)
             elif entry.is_symlink():
                 try:
                     if name.startswith(".") or not _safe_link(root, path, result):
                         continue
                     linked = _linked_folder(root, entry, path, place, result)
                     if linked is not None:
-                        _push(stack, path, linked, depth + 1, max_depth, result)
+                        _push(stack, entry, (path, linked, depth + 1), max_depth, result)
                     elif entry.is_file() and not _crosses(
                         root, path, path, place.scope or layout.UNFILED, result
                     ):
@@ -143,18 +146,23 @@ def _walk(root: Root, top: str, top_place: Place, result: Scan, max_depth: int) 
 
 
 def _push(
-    stack: list[tuple[str, Place, int]],
-    path: str,
-    place: Place,
-    depth: int,
+    stack: list[tuple[str, Place, int, int]],
+    entry: os.DirEntry[str],
+    found: tuple[str, Place, int],
     max_depth: int,
     result: Scan,
 ) -> None:
-    if depth <= max_depth:
-        stack.append((path, place, depth))
-    else:  # a loop of links or mounts ends here too
+    path, _, depth = found
+    if depth > max_depth:  # a loop of links or mounts ends here too
         text = f"deeper than max_depth_count ({max_depth}): not read"
         result.problems.append(Problem("too-deep", text, 0, path))
+        return
+    try:
+        stack.append((*found, entry.stat().st_mtime_ns))
+    except FileNotFoundError:
+        return  # gone between the listing and now
+    except OSError as error:
+        _unreadable(path, path, error, result)
 
 
 def _linked_folder(
@@ -172,7 +180,7 @@ def _linked_folder(
 def _crosses(root: Root, path: str, inside: str, scope: Scope, result: Scan) -> bool:
     """Whether a link leads into another scope's folder; then it is reported, not followed."""
     real = os.path.relpath(root.absolute(path), root.path).replace(os.sep, "/")
-    if not crosses_scopes(f"{real}/x" if inside != path else real, scope):
+    if not layout.crosses_scopes(f"{real}/x" if inside != path else real, scope):
         return False
     result.skipped_links += 1
     text = f"a link into the scope folder {real}: not followed"
@@ -188,7 +196,7 @@ def _file(entry: os.DirEntry[str], path: str, place: Place, result: Scan) -> Non
         result.problems.append(Problem(code, text, 0, path))
     if role not in TRACKED:
         return
-    if place.scope is None or place.problem:
+    if not place.scope_text:
         return
     try:
         status = entry.stat()
@@ -224,7 +232,3 @@ def _unreadable(folder: str, absolute: str, error: OSError, result: Scan) -> Non
     result.blind.append(folder)
     name = errno.errorcode.get(error.errno or 0, "")
     result.problems.append(Problem("unreadable", f"{error.strerror} ({name})", 0, folder))
-
-
-def _scope_text(place: Place) -> str:
-    return place.scope.text if place.scope is not None else ""

@@ -60,18 +60,12 @@ def check_own(root: Root, path: str, scope: Scope) -> None:
     show its text, or take writes, across the border.
     """
     real = os.path.relpath(root.absolute(path), root.path).replace(os.sep, "/")
-    if real != path and crosses_scopes(real, scope):
+    if real != path and layout.crosses_scopes(real, scope):
         raise UnsafePathError(
             f"{path} is a link into the scope folder {os.path.dirname(real)}: not followed",
             path=path,
             hint="put the text into the scope itself",
         )
-
-
-def crosses_scopes(real: str, scope: Scope) -> bool:
-    """Whether the file at the real relative path ``real`` belongs to another scope's folder."""
-    owner = layout.scope_of_path(real)
-    return owner is not None and owner not in (scope, layout.UNFILED)
 
 
 def check_creatable(root: Root, scope: Scope) -> None:

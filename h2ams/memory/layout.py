@@ -100,6 +100,13 @@ class Place:
         return parse_scope(self.path) if self.path else UNFILED
 
     @property
+    def scope_text(self) -> str:
+        """The text of ``scope`` without making it; "" for none."""
+        if self.kind in _SCOPELESS:
+            return ""
+        return self.path or UNFILED.text
+
+    @property
     def is_scope(self) -> bool:
         """Whether this folder itself is its scope's folder."""
         return self.kind in _SCOPE_KINDS
@@ -334,3 +341,9 @@ def scope_of_path(path: str) -> Scope | None:
     """The scope that the file at the relative ``path`` belongs to; None where it has none."""
     place = place_of(path.rpartition("/")[0])
     return None if place is None or place.problem else place.scope
+
+
+def crosses_scopes(real: str, scope: Scope) -> bool:
+    """Whether the file at the real relative path ``real`` belongs to another scope's folder."""
+    owner = scope_of_path(real)
+    return owner is not None and owner not in (scope, UNFILED)

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import apsw
@@ -230,29 +231,21 @@ def test_a_half_written_file_is_named_in_the_answer(root: Path) -> None:
 
 
 def test_two_threads_that_meet_a_damaged_index_both_get_their_answer(root: Path) -> None:
-    import threading
-
     write(root, "user/memory.md", *(segment_text(f"s{n}", f"alpha {n}") for n in range(50)))
     with opened(root) as memory:
         memory.sync()
         memory._index.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        faults: list[BaseException] = []
 
         def work() -> None:
-            try:
-                for _ in range(15):
-                    memory.recall("alpha")
-                    memory.remember("vp/v", "beta")
-            except BaseException as error:
-                faults.append(error)
+            for _ in range(15):
+                memory.recall("alpha")
+                memory.remember("vp/v", "beta")
 
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        Path(memory.state, "index.db").write_bytes(b"garbage" * 4_000)
-        for thread in threads:
-            thread.join()
-        assert faults == []
+        with ThreadPoolExecutor(4) as pool:
+            running = [pool.submit(work) for _ in range(4)]
+            Path(memory.state, "index.db").write_bytes(b"garbage" * 4_000)
+            for each in running:
+                each.result()
         memory.sync()
         assert memory.verify().ok
         assert memory._now() == NOW
