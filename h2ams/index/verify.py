@@ -38,8 +38,7 @@ class Verification:
 
 def verify(root: Root, index: Index, settings: Settings) -> Verification:
     """Compare the index with the files. Reads everything, writes nothing."""
-    with index.writing() as connection:  # FTS5's check is an INSERT: it needs the write lock
-        problems = _database_problems(connection)
+    problems = _database_problems(index)
     with index.reading() as connection:
         found = _index_digest(connection)
         if found != digest.combine(
@@ -60,7 +59,23 @@ def verify(root: Root, index: Index, settings: Settings) -> Verification:
     return Verification(not problems, live, expected, tuple(problems))
 
 
-def _database_problems(connection: sqlite.Connection) -> list[Problem]:
+def _database_problems(index: Index) -> list[Problem]:
+    """What SQLite itself finds, by a connection of its own.
+
+    FTS5's check goes by what a connection remembers of the table's parts, and finds corruption
+    where another process has merged them in the meantime.
+    """
+    with index.lock:
+        index.connection.execute("SELECT 1")  # there, and of this version
+        connection = sqlite.connect(index.path)
+    try:
+        with sqlite.immediate(connection):  # FTS5's check is an INSERT: it needs the write lock
+            return _checked(connection)
+    finally:
+        connection.close()
+
+
+def _checked(connection: sqlite.Connection) -> list[Problem]:
     problems = []
     for (text,) in sqlite.rows(connection, "PRAGMA quick_check(5)"):
         if text != "ok":

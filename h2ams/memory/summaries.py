@@ -149,7 +149,7 @@ class Summaries:
     ) -> NoReturn:
         hint = "read it again and repeat the change"
         if keep:
-            made = Segment(body=body, id=SUMMARY_ID, scope=target.text)
+            made = Segment(body=one_newline(body), id=SUMMARY_ID, scope=target.text)
             hint = f"{hint}; your text is kept in {self._keep.keep_conflict(target, made)}"
         raise ConflictError(
             f"{path} is not what it was: nothing was written",
@@ -165,6 +165,11 @@ def summary_file(language: str) -> str:
     if not _LANGUAGE.fullmatch(language):
         raise UsageError(f"not a language: {language!r}", hint="use a code such as en or zh")
     return "summary.md" if language.lower() == "en" else f"summary.{language.lower()}.md"
+
+
+def one_newline(text: str) -> str:
+    """``text`` with every line break, a lone carriage return too, as the engine writes them."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def rewritten(old: str, body: str, now: str, basis: str | None, settings: Settings) -> str:

@@ -29,13 +29,14 @@ def start(root: Path, kind: str, seed: int) -> subprocess.Popen[str]:
 
 
 def kill_after(process: subprocess.Popen[str], seconds: float) -> list[str]:
-    """Let it work for a while from its first word on, kill it; the lines it had printed."""
+    """Let it work for a while after its first call returned, kill it; the lines it had printed."""
     assert process.stdout is not None
     assert process.stdout.readline().strip() == "ready"
+    first = process.stdout.readline().strip()
     timer = threading.Timer(seconds, process.send_signal, [signal.SIGKILL])
     timer.start()
     with process.stdout:
-        lines = process.stdout.read().splitlines()
+        lines = [first, *process.stdout.read().splitlines()]
     timer.join()
     assert process.wait() == -signal.SIGKILL
     return lines

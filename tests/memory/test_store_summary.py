@@ -13,7 +13,7 @@ from memory.store_kit import SESSION, USER, copy_legacy, everything, open_store,
 from h2ams.errors import ConflictError, LimitError, ReadOnlyError, UsageError
 from h2ams.memory.scope import parse_scope
 from h2ams.memory.segment import Segment
-from h2ams.memory.summaries import rewritten
+from h2ams.memory.summaries import one_newline, rewritten
 from h2ams.memory.summary import parse_summary
 from h2ams.settings import DEFAULTS, Settings
 
@@ -194,7 +194,7 @@ bodies = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=
 def test_a_rewritten_summary_reads_back_as_what_was_written(
     old: str, body: str, basis: str | None, crlf: bool
 ):
-    body = Segment(body=body.replace("\r\n", "\n")).body
+    body = Segment(body=one_newline(body)).body
     when = "2026-05-01T08:00:00Z"
     made = rewritten(old.replace("\n", "\r\n") if crlf else old, body, when, basis, DEFAULTS)
     found = parse_summary(made.encode("utf-8"))
