@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from h2ams.upkeep.status import Status
 
 MOST_HITS = 1_000  # a recall gives no more, whatever is asked for
-COVERED = 1.5  # matches of so many times its budget are considered for a block
+COVERED = 1.25  # matches of so many times its budget are considered for a block
 
 
 class Memory(Parts):

@@ -8,12 +8,15 @@ cannot be read is reported and the rest goes on, and what was known below it is 
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import stat as stat_module
 import time
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import attrgetter, itemgetter
 
 from h2ams.errors import RootError, UnsafePathError
 from h2ams.files import Root
@@ -47,10 +50,31 @@ class Scan:
 
     def settles_in_ns(self) -> int:
         """How long until a further change of what was found must carry another time stamp."""
-        times = [max(each.mtime_ns, each.ctime_ns) for each in self.files.values()]
-        times += [mtime_ns for _, mtime_ns in self.folders.values()]
-        latest = max((each for each in times if each <= self.started_ns), default=0)
+        found = self.files.values()
+        times = [*map(_MTIME, found), *map(_CTIME, found), *map(_SECOND, self.folders.values())]
+        latest = max(times, default=0)
+        if latest > self.started_ns:  # times of the future say nothing about now
+            latest = max((each for each in times if each <= self.started_ns), default=0)
         return max(0, latest + RACY_NS - time.time_ns())
+
+
+_MTIME, _CTIME = attrgetter("mtime_ns"), attrgetter("ctime_ns")
+_SECOND = itemgetter(1)
+
+
+@contextmanager
+def no_collections() -> Iterator[None]:
+    """Pause the collector of reference cycles: a walk makes many small objects and no cycle.
+
+    It took a fifth of the time of a sync of 10,000 folders.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def is_racy(mtime_ns: int, ctime_ns: int, read_ns: int) -> bool:

@@ -23,7 +23,7 @@ from h2ams import sqlite
 from h2ams.errors import RootError, UnsafePathError
 from h2ams.files import Root
 from h2ams.index.plan import Found, Known, Plan, plan_sync
-from h2ams.index.scan import Scan, found_file, is_racy, scan
+from h2ams.index.scan import Scan, found_file, is_racy, no_collections, scan
 from h2ams.index.schema import Index
 from h2ams.memory import layout
 from h2ams.memory.layout import SEGMENT_ROLES, TRACKED, Role, place_of
@@ -118,7 +118,7 @@ class Syncer:
         """
         started = time.perf_counter()
         targets = [path.strip("/") for path in paths]
-        with self._healing():
+        with self._healing(), no_collections():
             seen = self._seen(targets)
             wait_ns = 0 if trusted or not settle else seen.settles_in_ns()
             if wait_ns:  # look again when nothing can hide behind a time stamp any more
@@ -200,7 +200,7 @@ class Syncer:
     def _known(self, connection: sqlite.Connection, targets: Sequence[str]) -> dict[str, Known]:
         if not targets or "" in targets:
             rows = sqlite.rows(connection, _KNOWN)
-            return {row[1]: Known(*row) for row in rows}
+            return {row[1]: Known._make(row) for row in rows}
         known = {}
         for target in targets:
             for row in sqlite.rows(
@@ -215,31 +215,32 @@ class Syncer:
         self, connection: sqlite.Connection, seen: Scan, targets: Sequence[str]
     ) -> list[tuple[str, tuple[str, int] | None]]:
         """Folders whose row differs: (path, (scope, mtime_ns) or None for gone)."""
-        known: dict[str, tuple[str, int, int]] = {}
         if not targets or "" in targets:
             rows = sqlite.rows(connection, "SELECT path, scope, mtime_ns, racy FROM folders")
-            known = {path: (scope, mtime, racy) for path, scope, mtime, racy in rows}
         else:
+            rows = []
             for target in targets:
-                for path, scope, mtime, racy in sqlite.rows(
+                rows += sqlite.rows(
                     connection,
                     "SELECT path, scope, mtime_ns, racy FROM folders"
                     " WHERE path = ? OR (path >= ? AND path < ?)",
                     (target, f"{target}/", f"{target}0"),
-                ):
-                    known[path] = (scope, mtime, racy)
-        changed: list[tuple[str, tuple[str, int] | None]] = [
-            (path, value)
-            for path, value in seen.folders.items()
-            if (old := known.get(path)) is None
-            or old[:2] != value
-            or (old[2] and not is_racy(value[1], value[1], seen.started_ns))
-        ]
-        changed.extend(
-            (path, None)
-            for path in known.keys() - seen.folders.keys()
-            if not seen.blinded(path) and path not in seen.blind
-        )
+                )
+        changed: list[tuple[str, tuple[str, int] | None]] = []
+        known = 0
+        for path, scope, mtime_ns, racy in rows:
+            value = seen.folders.get(path)
+            if value is None:
+                if not seen.blinded(path) and path not in seen.blind:
+                    changed.append((path, None))
+                continue
+            known += 1
+            settled = racy and not is_racy(value[1], value[1], seen.started_ns)
+            if value != (scope, mtime_ns) or settled:
+                changed.append((path, value))
+        if known < len(seen.folders):
+            have = {path for path, *_ in rows}
+            changed += [(path, value) for path, value in seen.folders.items() if path not in have]
         return changed
 
     def build(self, plan: Plan, seen: Scan) -> SyncReport:
