@@ -13,12 +13,15 @@
     |   |-- LockTimeoutError    another process holds the lock; names the lock and its holder
     |   |-- LimitError          a named limit with the limit and the size that would be
     |   `-- ReadOnlyError       the engine may read but not rewrite this file or segment
-    `-- IndexFaultError         the derived database cannot be used (never lost memory)
+    |-- IndexFaultError         the derived database cannot be used (never lost memory)
+    `-- ModelError              a language model gave no usable answer; ``failure`` says how
 
 Errors carry fields; nothing in the project matches on message text.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 
 class H2amsError(Exception):
@@ -116,3 +119,26 @@ class ReadOnlyError(StoreError):
 
 class IndexFaultError(H2amsError):
     """The derived database cannot be opened or built here. Memory itself is untouched."""
+
+
+Failure = Literal[
+    "unavailable",  # no connection, 5xx, the command is missing
+    "rate-limited",
+    "timeout",
+    "refused",  # 4xx: the same request would fail again
+    "bad-reply",  # not the protocol: HTML, a cut stream, no JSON
+    "empty",  # no visible text: nothing, blanks, or reasoning only
+    "truncated-input",  # the server read much less than was sent
+]
+
+
+class ModelError(H2amsError):
+    """No usable answer. ``retryable`` says whether the same call may succeed later."""
+
+    def __init__(self, failure: Failure, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.failure = failure
+
+    @property
+    def retryable(self) -> bool:
+        return self.failure not in ("refused", "truncated-input")
