@@ -187,6 +187,8 @@ class Lifecycle:
             self._undo_build(operation)
             journal.drop(self._root, operation)
             return ()
+        if operation.phase == "trash":
+            return self._clear(operation)
         if operation.phase == "moving":
             with self._exclusive:
                 for move in operation.moves:
@@ -272,13 +274,16 @@ class Lifecycle:
             kept = self._relabelling.run(operation)
         failed = self._follow(operation)
         self._prune(move.source for move in operation.moves)
-        operation = self._advance(operation, "trash")
+        failed += self._clear(self._advance(operation, "trash"))
+        return ScopeChange(operation.kind, operation.scope.text, kept=kept, failed=tuple(failed))
+
+    def _clear(self, operation: Operation) -> list[Failed]:
+        """Remove what nobody sees any more. From here on the name is free for a new scope."""
         aside = (f"{STATE_FOLDER}/{folder}/{operation.op}" for folder in (TRASH, BUILD))
         left = [failure for path in aside for failure in self._trees.clear(path)]
-        failed += [Failed(each.path, each.message) for each in left]
         if not left:
             self._end(operation)
-        return ScopeChange(operation.kind, operation.scope.text, kept=kept, failed=tuple(failed))
+        return [Failed(each.path, each.message) for each in left]
 
     def _end(self, operation: Operation) -> None:
         """The files are done; where the operation began with another state folder, that is not."""
