@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from h2ams.active.ams import ActiveSet
@@ -48,6 +49,7 @@ class ActiveState:
 
     def delete(self, scope: Scope) -> tuple[str, ...]:
         with self._root.lock(LOCK):
+            self._sweep()
             for each in list(self._files()):
                 if _belongs(each, scope):
                     self._root.remove_state(each.name)
@@ -60,6 +62,7 @@ class ActiveState:
         if old == new:
             return
         with self._root.lock(LOCK):
+            self._sweep()
             for each in list(self._files()):
                 if not _belongs(each, old):
                     self._map(each, _renaming(old, new))
@@ -70,6 +73,7 @@ class ActiveState:
 
     def clone(self, old: Scope, new: Scope) -> None:
         with self._root.lock(LOCK):
+            self._sweep()
             for each in list(self._files()):
                 if _belongs(each, old):
                     self._copy(each, old, new)
@@ -102,6 +106,13 @@ class ActiveState:
         for name in self._root.state_names(f"{_FOLDER}/{CHATS}"):
             yield f"{_FOLDER}/{CHATS}/{name}", "chat"
 
+    def _sweep(self) -> None:
+        """Remove what dead writers left; all who write here hold the lock."""
+        for folder, _ in self._folders():
+            for name in self._root.state_names(folder):
+                if name.startswith(".") and name.endswith(".tmp"):
+                    self._root.remove_state(f"{folder}/{name}")
+
     def _read(self, name: str, folder: str, family: Family) -> _File:
         unread = _File(name, folder, family, None, ActiveSet())
         if not name.endswith(".json"):
@@ -120,7 +131,7 @@ class ActiveState:
 
     def _prune(self, folder: str) -> None:
         path = os.path.join(self._root.state, *folder.split("/"))
-        if os.path.isdir(path) and not os.listdir(path):
+        with suppress(OSError):  # not empty, or not to be removed: it does no harm
             self._root.writer.at("remove-folder", path)
             os.rmdir(path)
 

@@ -61,5 +61,12 @@ def check_free(root: Root, scope: Scope) -> None:
             )
 
 
+def sweep(root: Root) -> None:
+    """Remove what processes that died left of lines not yet written; call it with the lock held."""
+    for name in root.own_names(plans.JOURNAL):
+        if name.startswith("."):
+            root.remove_own(f"{plans.JOURNAL}/{name}")
+
+
 def _name(operation: Operation) -> str:
     return f"{plans.JOURNAL}/{operation.op}.json"

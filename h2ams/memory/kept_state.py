@@ -60,6 +60,9 @@ class KeptState:
     def rename(self, old: Scope, new: Scope) -> None:
         if old == new:
             return  # its files have moved within: records find them
+        for each in list(self._of(new)):
+            if "/." in each.name:  # ours, if we were interrupted here
+                self._root.remove_state(each.name)
         for each in list(self._of(old)):
             if each.name.startswith(f"{UNDO}/") and each.name.endswith(".json"):
                 self._rename_record(each, old, new)

@@ -163,6 +163,7 @@ class Lifecycle:
     def _finish_all(self) -> None:
         """Finish, or undo, every operation in the journal; call it with the lock held."""
         left: list[Failed] = []
+        journal.sweep(self._root)
         for operation in journal.pending(self._root):
             try:
                 left += self._finish_dead(operation)
@@ -194,7 +195,7 @@ class Lifecycle:
                 for move in operation.moves:
                     if self._trees.exists(move.source) and not self._trees.exists(move.target):
                         self._trees.move(move.source, move.target)
-        return self._finish(operation).failed
+        return self._finish(operation)
 
     def _is_here(self, operation: Operation) -> bool:
         return os.path.realpath(operation.state) == os.path.realpath(self._root.state)
@@ -249,33 +250,30 @@ class Lifecycle:
 
     def _carry_out(self, operation: Operation, change: ScopeChange) -> ScopeChange:
         with self._exclusive:
-            done: list[Move] = []
             try:
                 operation = self._advance(operation, "moving")
                 for move in operation.moves:
                     self._trees.move(move.source, move.target)
-                    done.append(move)
             except Exception:
-                self._take_back(operation, done)
+                self._take_back(operation)
                 raise
-        finished = self._finish(operation)
-        return replace(change, kept=(*change.kept, *finished.kept), failed=finished.failed)
+        return replace(change, failed=self._finish(operation))
 
-    def _take_back(self, operation: Operation, done: Sequence[Move]) -> None:
-        for move in reversed(done):
-            self._trees.move(move.target, move.source)
+    def _take_back(self, operation: Operation) -> None:
+        """Undo the moves that happened; one may have happened although it failed (an fsync)."""
+        for move in reversed(operation.moves):
+            if self._trees.exists(move.target) and not self._trees.exists(move.source):
+                self._trees.move(move.target, move.source)
         self._advance(operation, "building")  # nothing has changed: what is left may be cleared
 
-    def _finish(self, operation: Operation) -> ScopeChange:
-        """Everything behind the moves; each step may be repeated."""
+    def _finish(self, operation: Operation) -> tuple[Failed, ...]:
+        """Everything behind the moves; each step may be repeated. What could not be done."""
         operation = self._advance(operation, "settling")
-        kept: tuple[str, ...] = ()
-        if operation.kind == "rename":
-            kept = self._relabelling.run(operation)
-        failed = self._follow(operation)
+        failed = self._relabelling.run(operation) if operation.kind == "rename" else []
+        failed += self._follow(operation)
         self._prune(move.source for move in operation.moves)
         failed += self._clear(self._advance(operation, "trash"))
-        return ScopeChange(operation.kind, operation.scope.text, kept=kept, failed=tuple(failed))
+        return tuple(failed)
 
     def _clear(self, operation: Operation) -> list[Failed]:
         """Remove what nobody sees any more. From here on the name is free for a new scope."""
@@ -444,6 +442,7 @@ class Lifecycle:
         return None if changed == found.data else changed
 
     def _undo_build(self, operation: Operation) -> None:
+        self._trees.prune(f"{STATE_FOLDER}/{TRASH}/{operation.op}")  # taken back: it is empty
         left = self._trees.clear(f"{STATE_FOLDER}/{BUILD}/{operation.op}")
         if left:
             raise StoreError(f"cannot remove {left[0].path}: {left[0].message}", path=left[0].path)

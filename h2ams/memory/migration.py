@@ -121,6 +121,8 @@ class Migration:
         if self._trees.seen(path).kind != "file":
             self._bring_link(path, target, run)
             return
+        if run.op:
+            self._root.sweep_temps(target.rpartition("/")[0])  # ours, if we were interrupted here
         for _ in range(_TRIES):
             there = self._root.read(path)
             if there is None:
@@ -186,6 +188,7 @@ class Migration:
     def _keep_version(self, path: str, run: _Run) -> None:
         """Keep the canonical file as it was before the first change of this migration."""
         kept = run.aside(path)
+        self._root.sweep_temps(kept.rpartition("/")[0])
         if not self._trees.exists(kept):
             self._trees.copy(path, kept)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from h2ams.errors import StoreError
 from h2ams.files import Changed, Root
 from h2ams.memory import layout, relabel
-from h2ams.memory.lifecycle_plan import Operation
+from h2ams.memory.lifecycle_plan import Failed, Operation
 from h2ams.memory.places import has_scope_lines
 from h2ams.memory.scope import Scope, parse_scope
 from h2ams.settings import Settings
@@ -28,11 +28,11 @@ class Relabelling:
         self._settings = settings
         self._trees = trees
 
-    def run(self, operation: Operation) -> tuple[str, ...]:
-        """Scope lines and redirects that name the old scope; one line for each file that stays."""
+    def run(self, operation: Operation) -> list[Failed]:
+        """Scope lines and redirects that name the old scope; the files where it stays."""
         old, new = operation.scope, operation.target
         assert new is not None, operation
-        kept: list[str] = []
+        failed: list[Failed] = []
 
         def scope_lines(data: bytes) -> bytes:
             return relabel.with_scope_lines(data, old, new, self._settings)
@@ -40,14 +40,15 @@ class Relabelling:
         for move in operation.moves:
             for path in self._trees.walk(move.target):
                 if has_scope_lines(path):
-                    self._rewrite(path, scope_lines, kept)
+                    self._rewrite(path, scope_lines, failed)
         for path, at in self._redirects(new):
-            self._rewrite(path, _redirect(at, old, new), kept)
-        return tuple(kept)
+            self._rewrite(path, _redirect(at, old, new), failed)
+        return failed
 
-    def _rewrite(self, path: str, change: Callable[[bytes], bytes], kept: list[str]) -> None:
+    def _rewrite(self, path: str, change: Callable[[bytes], bytes], failed: list[Failed]) -> None:
         for _ in range(_TRIES):
             try:
+                self._root.sweep_temps(path.rpartition("/")[0])  # ours, if we died here before
                 state = self._root.read(path)
                 if state is None or (after := change(state.data)) == state.data:
                     return
@@ -55,10 +56,10 @@ class Relabelling:
                 return
             except Changed:
                 continue  # somebody saved: look again
-            except StoreError as error:
-                kept.append(f"{path}: the old name stays in it: {error}")
+            except StoreError as error:  # the folder counts: nothing is read wrongly
+                failed.append(Failed(path, f"the old name stays in it: {error}"))
                 return
-        kept.append(f"{path}: the old name stays in it: it changes all the time")
+        failed.append(Failed(path, "the old name stays in it: it changes all the time"))
 
     def _redirects(self, topic: Scope) -> Iterator[tuple[str, Scope]]:
         """The ``redirect.json`` files beside ``topic``, with the topics that they stand in."""

@@ -94,7 +94,7 @@ def leftovers(root: Path) -> list[str]:
     """What an operation must not leave: journal lines, trash, half-built copies, temporaries."""
     own = root / ".h2ams"
     found = [path for name in ("journal", "trash", "build") for path in (own / name).rglob("*")]
-    found += [path for path in root.rglob("*.tmp")]
+    found += list(root.rglob("*.tmp"))
     return sorted(path.relative_to(root).as_posix() for path in found)
 
 
