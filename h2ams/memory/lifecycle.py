@@ -177,7 +177,7 @@ class Lifecycle:
 
     def _finish_dead(self, operation: Operation) -> Sequence[Failed]:
         if operation.phase == "elsewhere":
-            if not self._is_here(operation) and os.path.isdir(operation.state):
+            if not (self._is_here(operation) or self._is_gone(operation)):
                 return ()  # the next process with that state folder does it
             self._follow(operation)
             journal.drop(self._root, operation)
@@ -198,7 +198,15 @@ class Lifecycle:
         return self._finish(operation)
 
     def _is_here(self, operation: Operation) -> bool:
-        return os.path.realpath(operation.state) == os.path.realpath(self._root.state)
+        return operation.state == self._own_state()
+
+    def _own_state(self) -> str:
+        """The state folder as the journal names it: "" is the root's own, wherever that lies."""
+        inside = os.path.join(self._root.path, STATE_FOLDER)
+        return "" if self._root.state == inside else os.path.realpath(self._root.state)
+
+    def _is_gone(self, operation: Operation) -> bool:
+        return bool(operation.state) and not os.path.isdir(operation.state)
 
     # The steps
 
@@ -221,7 +229,7 @@ class Lifecycle:
         """
         with self._holding():
             self._finish_all()
-            operation = Operation(self._new_op(), kind, scope, target, state=self._root.state)
+            operation = Operation(self._new_op(), kind, scope, target, state=self._own_state())
             try:
                 journal.write(self._root, operation)
                 self._wait_for_writers(scope, target)
@@ -360,6 +368,15 @@ class Lifecycle:
         kept = list(self._links(found))
         for number, place in enumerate(found):
             target = target_of(place, new)
+            twin = next(
+                (other for other in found[:number] if target_of(other, new) == target), None
+            )
+            if twin is not None:
+                raise StoreError(
+                    f"{twin.path} and {place.path} are one scope in two Unicode forms",
+                    path=place.path,
+                    hint="move the files of one into the other first",
+                )
             changes = [
                 self._file(path, target + path[len(place.path) :])
                 for path in self._places.files(place.path)

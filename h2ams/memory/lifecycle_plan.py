@@ -121,7 +121,8 @@ class ScopeChange:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One line of the journal. ``state`` is the state folder that it began with, absolute."""
+    """One line of the journal. ``state`` is the state folder that it began with, absolute, ""
+    for the root's own."""
 
     op: str
     kind: Kind

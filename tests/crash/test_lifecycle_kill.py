@@ -173,7 +173,8 @@ def check_families(root: Path) -> int:
     with opened(root) as memory:
         memory.sync()
         assert memory.verify().ok
-        assert leftovers(root) == []
+        # What a killed `remember` left goes with the next write there; operations leave nothing.
+        assert [path for path in leftovers(root) if not path.startswith("user/")] == []
         whole = {f"{part}#{id}" for part in PARTS for id in ("a", "b")}
         names = sorted(path.name for path in (root / "sessions").iterdir() if path.name[0] == "m")
         for name in names:

@@ -150,6 +150,10 @@ class Scopes(RuleBasedStateMachine):
             first, *rest = path.relative_to(self.root).parts
             if path.is_dir():
                 folders.add(("sessions" if first in LAYOUTS else first, *rest))
+        if new.vp and new.family == "vp":
+            holders = {fold("/".join(path[2:])) for path in folders}
+            if fold(f"vp/{new.vp}") in holders:
+                return True
         owned = {scope_of_path(path) for path in self.owned(old)}
         wanted = [renamed(scope, old, new) for scope in owned if scope is not None]
         for parts in (tuple(scope.text.split("/")) for scope in [new, *wanted]):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from folder import ids, segment_text, write
 from folder import opened as opened_anew
-from memory.lifecycle_kit import holding, leftovers, plant, segment, tree, used
+from memory.lifecycle_kit import holding, leftovers, on, plant, segment, tree, used
 
 from h2ams import Access, ConflictError, H2amsError, Memory, NotFoundError, ScopeError, UsageError
 from h2ams.memory.lifecycle_plan import Operation, ScopeChange, holds, parse, render
@@ -206,6 +206,53 @@ def test_an_index_in_use_is_told_and_the_words_go_when_it_is_free(root: Path) ->
             connection.execute("SELECT count(*) FROM memory_segments").fetchall()
             failed = memory.scopes.delete("sessions/s1").failed
         assert [each.path for each in failed] == ["index"]
+    assert holding(root, "zebrafish") == []
+
+
+def test_trash_that_cannot_be_removed_is_told_and_tried_again(root: Path) -> None:
+    stuck = True
+
+    def hook(operation: str, path: str) -> None:
+        if stuck and operation == "unlink" and "/trash/" in path and path.endswith("picture.bin"):
+            raise PermissionError(13, "simulated", path)
+
+    with on(root, hook) as memory:
+        memory.sync()
+        failed = memory.scopes.delete("sessions/s1").failed
+        assert [each.path.endswith("picture.bin") for each in failed] == [True]
+        assert memory.list("sessions/s1") == ()
+        memory.remember("sessions/s1", "the name is free")
+        degraded = [each.code for each in memory.status().degraded]
+        assert degraded == ["not-removed-yet"]
+        assert holding(root, "zebrafish") == [p for p in holding(root, "zebrafish") if "trash" in p]
+        stuck = False
+        assert memory.status().degraded == ()
+        assert [record.body for record in memory.list("sessions/s1")] == ["the name is free"]
+        checked(memory)
+    assert holding(root, "zebrafish") == []
+
+
+def test_a_damaged_journal_is_said_and_nothing_is_read(root: Path) -> None:
+    write(root, ".h2ams/journal/0123456789abcdef.json", "{ torn")
+    with pytest.raises(H2amsError, match="0123456789abcdef"), opened_anew(root):
+        pass
+    (root / ".h2ams/journal/0123456789abcdef.json").unlink()
+    with opened(root) as memory:
+        assert memory.list("sessions/s1")
+
+
+def test_a_damaged_index_stops_no_operation(root: Path) -> None:
+    with opened(root) as memory:
+        assert memory.list()
+    index = root / ".h2ams/index.db"
+    data = bytearray(index.read_bytes())
+    data[4096 : 4096 * 4] = b"\xff" * (4096 * 3)
+    index.write_bytes(bytes(data))
+    with opened_anew(root) as memory:
+        memory.scopes.rename("sessions/s1", "sessions/neu")
+        memory.scopes.delete("sessions/neu")
+        assert memory.list()  # the rest is indexed anew when it is needed
+        checked(memory)
     assert holding(root, "zebrafish") == []
 
 
@@ -431,6 +478,20 @@ def test_a_scope_becomes_no_other_kind_of_scope(root: Path, old: str, new: str) 
     assert tree(root) == before
 
 
+def test_one_scope_in_two_unicode_forms_is_not_renamed_by_half(root: Path) -> None:
+    write(root, "sessions/caf\u00e9/memory.md", segment("a", "composed", ""))
+    write(root, "sessions/cafe\u0301/memory.md", segment("b", "decomposed", ""))
+    before = tree(root)
+    with opened(root) as memory:
+        for call in (memory.scopes.rename, memory.scopes.clone):
+            with pytest.raises(H2amsError, match="two Unicode forms"):
+                call("sessions/caf\u00e9", "sessions/tea")
+        assert tree(root) == before
+        memory.scopes.delete("sessions/caf\u00e9")
+        assert len(tree(root)) == len(before) - 2
+        checked(memory)
+
+
 # -- cloning ---------------------------------------------------------------------------------------
 
 
@@ -461,8 +522,6 @@ def test_a_clone_holds_the_same_under_its_own_name_and_the_original_is_untouched
 
 
 def test_a_changed_original_stops_a_clone_before_anything_is_there(root: Path) -> None:
-    from memory.lifecycle_kit import on
-
     def edit(operation: str, path: str) -> None:
         if operation == "copy" and "/.memory.md" in path:  # notes are copied later
             (root / "sessions/s1/note.md").write_text("# changed meanwhile\n")
