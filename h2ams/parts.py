@@ -36,18 +36,26 @@ if TYPE_CHECKING:
 INDEX_FILE = "index.db"
 IGNORE_FILE = ".gitignore"
 JOURNAL_FOLDER = "journal"  # memory/lifecycle_plan.JOURNAL, without importing it for a recall
+READ_TRIES = 5  # of a read beside operations on scopes that follow each other
+_READS = frozenset({"recall", "context", "get", "list", "sources", "status"})
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _Self = TypeVar("_Self", bound="Parts")
 
 
-def operations_pending(root: str) -> bool:
-    """Whether the journal of operations on scopes holds anything; costs one look at a folder."""
+def operations_mark(root: str) -> tuple[object, ...]:
+    """What the journal of operations on scopes looks like; (…, ()) while it is empty.
+
+    It differs whenever an operation began, moved on or ended. Costs one look at a folder.
+    """
+    folder = os.path.join(root, STATE_FOLDER, JOURNAL_FOLDER)
     try:
-        return bool(os.listdir(os.path.join(root, STATE_FOLDER, JOURNAL_FOLDER)))
+        changed_ns = os.stat(folder).st_mtime_ns
+        with os.scandir(folder) as entries:
+            return changed_ns, tuple(sorted((entry.name, entry.inode()) for entry in entries))
     except (FileNotFoundError, NotADirectoryError):
-        return False
+        return 0, ()
 
 
 def healing(
@@ -55,17 +63,24 @@ def healing(
 ) -> Callable[Concatenate[_Self, _P], _T]:
     """Run the call once more on a new index where the old one turned out to be damaged.
 
-    Before it, what an interrupted operation on a scope left half-way is finished.
+    Before it, what an interrupted operation on a scope left half-way is finished. A read during
+    which another process moved folders is made again, so that it saw them all or none.
     """
 
     @functools.wraps(method)
     def run(self: _Self, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        self._settle()
-        try:
-            return method(self, *args, **kwargs)
-        except sqlite.DAMAGED as error:
-            self._heal(error)
-            return method(self, *args, **kwargs)
+        for _ in range(READ_TRIES):
+            self._settle()
+            mark = operations_mark(self._root.path)
+            try:
+                result = method(self, *args, **kwargs)
+            except sqlite.DAMAGED as error:
+                self._heal(error)
+                result = method(self, *args, **kwargs)
+            is_read = method.__name__ in _READS and not kwargs.get("commit")
+            if not is_read or operations_mark(self._root.path) == mark:
+                break
+        return result
 
     return run
 
@@ -197,7 +212,7 @@ class Parts:
 
     def _settle(self) -> None:
         """Finish what an interrupted operation on a scope left half-way. Mostly one look."""
-        if operations_pending(self._root.path):
+        if operations_mark(self._root.path)[1]:
             self._lifecycle.settle()
 
     @property

@@ -8,9 +8,11 @@ are gone, and empties the WAL (``Index.erase_deleted``).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TypeVar
 
 from h2ams import sqlite
+from h2ams.errors import IndexFaultError
 from h2ams.index.schema import PROJECT_BITS, SEQUENCE_BITS, Index
 from h2ams.index.sync import Syncer
 from h2ams.memory.lifecycle_plan import holds, summed
@@ -61,9 +63,16 @@ class IndexState:
         except sqlite.DAMAGED as error:
             self._heal(error)
             return call()
+        except sqlite.HINDERED as error:
+            raise IndexFaultError(
+                f"the index cannot be written now: {error}",
+                path=self._index.path,
+                hint="try again; what was begun is finished by whoever opens the folder next",
+            ) from error
 
     def _list(self, scope: Scope) -> tuple[str, ...]:
-        self._sync(scope)
+        with suppress(*sqlite.HINDERED):  # then it tells what was known
+            self._sync(scope)
         with self._index.reading() as connection:
             rows = sqlite.rows(
                 connection,

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 
-from h2ams.errors import LockTimeoutError, NotFoundError, ScopeError, StoreError
+from h2ams.errors import IndexFaultError, LockTimeoutError, NotFoundError, ScopeError, StoreError
 from h2ams.files import STATE_FOLDER, Root
 from h2ams.memory import folders as on_disk
 from h2ams.memory import journal, layout, lifecycle_plan, relabel
@@ -167,7 +167,7 @@ class Lifecycle:
         for operation in journal.pending(self._root):
             try:
                 left += self._finish_dead(operation)
-            except (StoreError, OSError) as error:
+            except (StoreError, IndexFaultError, OSError) as error:
                 raise StoreError(
                     f"{operation.title} was interrupted and cannot be finished: {error}",
                     hint="put that right and open the folder again; see docs/recovery.md",

@@ -421,6 +421,47 @@ def run_elsewhere(call: object) -> None:
         raise raised[0]
 
 
+def test_a_read_during_which_folders_move_sees_all_or_none(tmp_path: Path) -> None:
+    """The reader looks at the disk when one of three folders has moved, and goes on afterwards."""
+    root = tmp_path / "memory"
+    plant(root)
+    half, go = threading.Event(), threading.Event()
+
+    def pause(operation: str, path: str) -> None:
+        if operation == "rename" and path.endswith("group/s1"):
+            half.set()
+            go.wait(20)
+
+    def rename() -> None:
+        with on(root, pause) as memory:
+            memory.scopes.rename("sessions/s1", "sessions/neu")
+
+    with on(root) as reader:
+        reader.sync()
+        thread = threading.Thread(target=rename)
+        look_again = reader._syncer.refresh
+
+        def refresh(*words: object) -> object:
+            if thread.ident is not None:
+                return look_again(*words)  # type: ignore[arg-type]
+            thread.start()
+            assert half.wait(20)
+            found = look_again(*words)  # type: ignore[arg-type]
+            go.set()
+            return found
+
+        reader._syncer.refresh = refresh  # type: ignore[method-assign, assignment]
+        records = [r.address for r in reader.list() if r.scope.split("/")[-1] != "s11"]
+        thread.join()
+        wanted = [r.address for r in reader.list() if r.scope.split("/")[-1] != "s11"]
+        records, wanted = (
+            [a for a in each if "/s1" in a or "/neu" in a] for each in (records, wanted)
+        )
+        assert len(wanted) == 11 and all("/neu" in address for address in wanted)
+        assert records == wanted
+        assert reader.verify().ok
+
+
 def test_an_operation_waits_for_a_writer_that_has_the_lock(tmp_path: Path) -> None:
     root = tmp_path / "memory"
     plant(root)
