@@ -48,6 +48,11 @@ class Places:
             for place in self._found(f"{STATE_FOLDER}/{MIGRATED}/{base}", scope)
         ]
 
+    def aside_files(self, scope: Scope, names: Iterable[str]) -> list[str]:
+        """Files of ``scope`` itself with one of ``names`` among what migrations set aside."""
+        paths = [f"{place.path}/{name}" for place in self.aside(scope) for name in names]
+        return [path for path in paths if self._trees.exists(path)]
+
     def data(self, scope: Scope, base: str = "") -> list[Place]:
         """Historical state files of a session or chat that lie outside of its folders."""
         chat_exists = scope.session is not None and bool(

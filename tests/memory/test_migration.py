@@ -296,6 +296,28 @@ def test_the_real_historical_folders_migrate_without_a_difference(tmp_path: Path
         checked(memory)
 
 
+def test_purging_a_segment_takes_it_out_of_what_was_set_aside_too(root: Path) -> None:
+    write(
+        root, "group/s1/memory.md",
+        segment("g", "zebrafish secretword", "group/s1"), segment("h", "stays here", "group/s1"),
+    )  # fmt: skip
+    with opened(root) as memory:
+        memory.scopes.migrate()
+        assert [p for p in holding(root, "secretword") if "migrated" in p]
+        memory.forget("group/s1#g", purge=True)
+        assert holding(root, "secretword") == []
+        assert [p for p in holding(root, "stays here") if "migrated" in p]
+        checked(memory)
+
+
+def test_a_segment_that_was_forgotten_after_a_migration_can_be_purged(root: Path) -> None:
+    with opened(root) as memory:
+        memory.scopes.migrate()
+        memory.forget("sessions/s1#o")
+        memory.forget("sessions/s1#o", purge=True)
+    assert holding(root, "zebrafish older") == []
+
+
 # -- the plan of one file --------------------------------------------------------------------------
 
 
