@@ -224,6 +224,9 @@ def test_trash_that_cannot_be_removed_is_told_and_tried_again(root: Path) -> Non
         memory.remember("sessions/s1", "the name is free")
         degraded = [each.code for each in memory.status().degraded]
         assert degraded == ["not-removed-yet"]
+        for access in (Access(session="s2"), Access(session="s1"), Access()):
+            assert memory.status(access=access).degraded == ()
+            assert memory.recall("free", access=access).degraded == ()
         assert holding(root, "zebrafish") == [p for p in holding(root, "zebrafish") if "trash" in p]
         stuck = False
         assert memory.status().degraded == ()
