@@ -235,12 +235,19 @@ class Parts:
         return self._now().astimezone(UTC).date().isoformat()
 
     def _degraded(self) -> tuple[Degraded, ...]:
-        notes = [*self._notes, *(Degraded(code, text) for code, text in self._index.notes)]
-        if "_lifecycle" in self.__dict__:
-            for left in self._lifecycle.leftovers:
-                text = f"{left.path}: {left.message}; it is tried again at the next opening"
-                notes.append(Degraded("not-removed-yet", text))
-        return tuple(notes)
+        return (*self._notes, *(Degraded(code, text) for code, text in self._index.notes))
+
+    def _not_removed(self, access: Access | None) -> tuple[Degraded, ...]:
+        """What a deletion could not remove for now: the owner's to know, it names a scope's files.
+
+        It has been tried again directly before, as before every call.
+        """
+        if access is not None or "_lifecycle" not in self.__dict__:
+            return ()
+        return tuple(
+            Degraded("not-removed-yet", f"{left.path}: {left.message}; every call tries it again")
+            for left in self._lifecycle.leftovers
+        )
 
     def _watch_troubles(self) -> tuple[Degraded, ...]:
         """What a watch, in this process or another, said is wrong with it."""
