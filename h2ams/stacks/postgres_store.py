@@ -84,11 +84,15 @@ class PostgresWorkflowStore(TransactionalStore):
         self._url = url
         self._psycopg = _driver()
         self._open_connection: psycopg.Connection[tuple[Any, ...]] | None = None
-        with self._reported():
-            if create:
-                self._create()
-            elif not self._exists():
-                raise StoreError(f"workflow {workflow!a}: there is none in this database")
+        try:
+            with self._reported():
+                if create:
+                    self._create()
+                elif not self._exists():
+                    raise StoreError(f"workflow {workflow!a}: there is none in this database")
+        except BaseException:
+            self.close()
+            raise
 
     def _create(self) -> None:
         with self._connection().transaction():

@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 
 from h2ams.errors import ConflictError, UsageError
 from h2ams.stacks import log, quota
+from h2ams.stacks.exchange import check_text
 from h2ams.stacks.log import Entry
 from h2ams.stacks.quota import Footprint
 
@@ -211,6 +212,8 @@ class TransactionalStore(ABC):
         self, changes: Mapping[str, str | None], *, expect: Mapping[str, str | None] | None = None
     ) -> Footprint:
         """See ``WorkflowStore.project``."""
+        for key in changes:
+            _check_key(key)
         with self._lock:
             self._at("begin")
             with self._writing() as transaction:
@@ -286,6 +289,12 @@ class TransactionalStore(ABC):
                 transaction.set_footprint(after)
                 self._at("commit")
         return after
+
+
+def _check_key(key: str) -> None:
+    check_text(key, "key")
+    if not key or "\0" in key:
+        raise UsageError(f"key {key!a}: empty, or it holds a NUL", hint="use another key")
 
 
 def _check(expect: Mapping[str, str | None], transaction: Transaction) -> None:
