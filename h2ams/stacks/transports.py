@@ -133,11 +133,13 @@ class HttpCompressor:
 
     def _attempt(self, request: CompressRequest) -> tuple[CompressResult, float | None]:
         """One POST: its result, and seconds that the service asks to wait for."""
-        from urllib3.exceptions import HTTPError, TimeoutError
+        from urllib3.exceptions import HTTPError, NewConnectionError, TimeoutError
 
         deadline = time.monotonic() + self._timeout_s
         try:
             status, after_s, body = self._post(request, deadline)
+        except NewConnectionError:  # nobody listens; urllib3 counts it among the time-outs
+            return TransportFailed("connection", request.call_id), None
         except TimeoutError:
             return TransportFailed("timeout", request.call_id), None
         except HTTPError:  # refused, reset, or cut short
@@ -190,17 +192,17 @@ class HttpCompressor:
 
 def _bounded(response: urllib3.BaseHTTPResponse, deadline: float) -> bytes:
     """The body, read in pieces: one that drips slowly or never ends is an error too."""
-    from urllib3.exceptions import ProtocolError, ReadTimeoutError
+    from urllib3.exceptions import ProtocolError, TimeoutError
 
     pieces: list[bytes] = []
     size = 0
-    for piece in response.stream(65_536):
+    while piece := response.read1(65_536):
         pieces.append(piece)
         size += len(piece)
         if size > MAX_REPLY_BYTES:
             raise ProtocolError("the reply is too long")
         if time.monotonic() > deadline:
-            raise ReadTimeoutError(None, "", "the reply took too long")  # type: ignore[arg-type]
+            raise TimeoutError("the reply took too long")
     return b"".join(pieces)
 
 

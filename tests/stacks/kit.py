@@ -129,13 +129,13 @@ class Bench:
     compressor: Scripted
     attempts: list[AttemptRecord]
 
-    def keys(self) -> dict[str, str]:
+    def everything(self) -> dict[str, str]:
         """The whole store."""
         return dict(self.store.items(""))
 
     def content(self) -> dict[str, str]:
         """The store without the records of attempts: what a stack says."""
-        return {key: text for key, text in self.keys().items() if not key.endswith(".state")}
+        return {key: text for key, text in self.everything().items() if not key.endswith(".state")}
 
     def fill(self, count: int, *, first: int = 1) -> list[Round]:
         made = rounds_of(*range(first, first + count))
