@@ -428,14 +428,13 @@ class Workflow:
 
     def _of_its_own(self, snapshot: Snapshot) -> Snapshot:
         """``snapshot`` without call ids to be used again: those are the old game's."""
-        items = dict(snapshot.items)
-        for key in items:
+        items, log = dict(snapshot.items), dict(snapshot.log)
+        for key, text in snapshot.items.items():
             if self._prefixes.reserved(key) and key.endswith(".state"):
-                state = State.of(items[key])
-                if state.attempt is not None:
+                state = State.of(text)
+                if state.attempt is not None and state.attempt.call_id:
                     attempt = replace(state.attempt, call_id="")
-                    items[key] = replace(state, attempt=attempt).json()
-        log = {key: None if value is None else items[key] for key, value in snapshot.log.items()}
+                    items[key] = log[key] = replace(state, attempt=attempt).json()
         return Snapshot(items, log, snapshot.fresh)
 
     def _forget_cold(self, names: Names) -> None:
