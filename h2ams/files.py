@@ -24,6 +24,7 @@ from h2ams.atomic import (
     FileState,
     Writer,
     errors_named,
+    is_leftover,
     read,
     reason,
     sha256_hex,
@@ -192,6 +193,26 @@ class Root:
         with errors_named("clear up", folder):
             return self._writer.sweep(path)
 
+    def leftovers(self, folder: str) -> list[str]:
+        """Relative paths of what writers left in ``folder``; of living ones too, without its lock.
+
+        ``folders_with_leftovers`` names the folders in which it is worth to ask.
+        """
+        path = self.absolute(folder)
+        with errors_named("look into", folder):
+            names = sorted(filter(is_leftover, os.listdir(path)))
+        return [f"{folder}/{name}" if folder else name for name in names]
+
+    def folders_with_leftovers(self) -> list[str]:
+        """Relative paths of all folders that hold a writer's temporary file at this moment."""
+        found = []
+        for folder, folders, names in os.walk(self.path):
+            folders[:] = [each for each in folders if not each.startswith(".")]
+            if any(map(is_leftover, names)):
+                relative = os.path.relpath(folder, self.path).replace(os.sep, "/")
+                found.append("" if relative == "." else relative)
+        return sorted(found)
+
     def _require_root(self) -> None:
         """Nothing is missing *in* a folder that is gone: an unmounted root is not an empty one."""
         _existing_folder(self.path)
@@ -267,6 +288,29 @@ class Root:
         parts = _parts(name)
         folder = self._private_folder(self.state, parts[:-1])
         return os.path.join(folder, *parts[-1:])
+
+    def open_state(self) -> list[str]:
+        """Absolute paths among the engine's own that others than the owner may read.
+
+        Below ``.h2ams`` everything is closed with the folder; a folder chosen by the user is theirs
+        to close, only the index in it is ours.
+        """
+        if os.name == "nt":
+            return []
+        paths = [self.state]
+        if self.state != self._own_state:
+            names = sorted(os.listdir(self.state))
+            paths = [
+                os.path.join(self.state, each) for each in names if each.startswith("index.db")
+            ]
+        return [path for path in paths if stat.S_IMODE(os.lstat(path).st_mode) & 0o077]
+
+    def close_state(self, path: str) -> None:
+        """Take the rights of all others than the owner from a path of ``open_state``."""
+        with errors_named("close", path):
+            _refuse_link(path, path)
+            self._writer.at("chmod", path)
+            os.chmod(path, stat.S_IMODE(os.lstat(path).st_mode) & 0o700)
 
     def _private_folder(self, base: str, folders: list[str]) -> str:
         with errors_named("make", base):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 
 from h2ams.errors import ReadOnlyError
 from h2ams.memory import header as headers
@@ -32,7 +32,9 @@ __all__ = [
     "remove",
     "render",
     "replace",
+    "rewritten",
     "serialize",
+    "spliced",
 ]
 
 _ESCAPED_LINE = f"{headers.ESCAPED_KEY}: true"
@@ -95,9 +97,33 @@ def replace(
     gets one. ``ReadOnlyError`` for a read-only file or entry unless ``force``; then the header is
     written anew and its old lines stay as comments. ``LimitError`` as in ``serialize``.
     """
+    text = rewritten(document, index, segment, settings=settings, force=force)
+    return spliced(document, {index: text})
+
+
+def spliced(document: Document, texts: Mapping[int, str]) -> bytes:
+    """The file with each entry in ``texts`` as the text given for it (by ``rewritten``)."""
+    pieces: list[str] = []
+    at = 0
+    for index in sorted(texts):
+        entry = document.entries[index]
+        pieces += (document.text[at : entry.start], texts[index])
+        at = entry.end
+    return _encode(document, "".join((*pieces, document.text[at:])))
+
+
+def rewritten(
+    document: Document,
+    index: int,
+    segment: Segment,
+    *,
+    settings: Settings = DEFAULTS,
+    force: bool = False,
+) -> str:
+    """The text of entry ``index`` when it holds ``segment``; errors as in ``replace``."""
     entry = document.entries[index]
     if segment == entry.segment:
-        return render(document)
+        return document.text[entry.start : entry.end]
     _check_writable(document, entry.read_only, force)
     newline = _line_break(entry, document)
     for raw in _candidates(document.text, entry, segment, newline, settings):
@@ -109,8 +135,7 @@ def replace(
                 and document.text.startswith("\n", entry.end)
             ):
                 raw += "\r"  # or the body's own \r would be taken for half a line break
-            text = document.text[: entry.start] + raw + document.text[entry.end :]
-            return _encode(document, text)
+            return raw
     raise ReadOnlyError(
         "the header of this segment cannot be rewritten without losing lines",
         hint="tidy it up by hand first",

@@ -108,12 +108,15 @@ def _run(words: list[str], output: Output, opener: Opener | None) -> int:
     parser = CommandParser("h2ams")
     add_global_options(parser)
     before, name, after = parser.split_command(words)
+    asks_for_help = name == "help"
+    if asks_for_help:
+        before, name, after = parser.split_command([*before, *after])
     command = None
     if name is not None:
         command = load_command(name)
         describe_command(parser, name, command)
     sorted_words = parser.sort_words([*before, *after])
-    if sorted_words.flags & {"-h", "--help"}:
+    if asks_for_help or sorted_words.flags & {"-h", "--help"}:
         return _help(parser, name, output)
     if "--version" in sorted_words.flags:
         return _version(output)
