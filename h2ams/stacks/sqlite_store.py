@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from h2ams import sqlite
-from h2ams.errors import IndexFaultError, StoreError
+from h2ams.errors import ConflictError, IndexFaultError, StoreError
 from h2ams.stacks import log
 from h2ams.stacks.quota import QUOTA_BYTES, Footprint, Tally
 from h2ams.stacks.workflow_store import (
@@ -122,6 +122,14 @@ class SqliteWorkflowStore(TransactionalStore):
     def _writing(self) -> Iterator[_Transaction]:
         with self._reported(), sqlite.immediate(self._connection):
             yield _Transaction(self._connection)
+
+    def settle(self) -> None:
+        """Bring everything into the one file: before it is copied or renamed."""
+        with self._lock, self._reported():
+            if not sqlite.truncate_wal(self._connection):
+                raise ConflictError(
+                    f"workflow store {self.path}: somebody else reads it", path=self.path
+                )
 
     def close(self) -> None:
         with self._lock:
