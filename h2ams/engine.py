@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from h2ams.active.turn import Turn
     from h2ams.index.verify import Verification
     from h2ams.memory.store import WriteResult
-    from h2ams.stacks.compress import Compressor
-    from h2ams.stacks.workflow import Workflow
     from h2ams.upkeep.doctor import DoctorReport
     from h2ams.upkeep.status import Status
 
@@ -302,32 +300,6 @@ class Memory(Parts):
         with self._index.lock, self._index.reading() as connection:
             gate = self._guard.gate(connection, access)
             self._turn(connection, gate, access).touch(known)
-
-    def stack(
-        self,
-        id: str,
-        *,
-        owner: str | None = None,
-        compressor: Compressor | None = None,
-        cold_copy: bool = False,
-        create: bool = True,
-    ) -> Workflow:
-        """The exchange stacks of the workflow ``id``; close it, or use it in a ``with`` statement.
-
-        With ``owner``, a scope, it is deleted, renamed and cloned with that scope.
-        """
-        from h2ams.stacks.folder import opened
-
-        return opened(
-            self._root,
-            id,
-            owner=owner,
-            settings=self.settings,
-            clock=self._now,
-            compressor=compressor,
-            cold_copy=cold_copy,
-            create=create,
-        )
 
     # -- index and hygiene: the owner's ----------------------------------------------------------
 

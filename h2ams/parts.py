@@ -28,6 +28,8 @@ from h2ams.settings import Settings
 
 if TYPE_CHECKING:
     from h2ams.memory.store import Store
+    from h2ams.stacks.compress import Compressor
+    from h2ams.stacks.workflow import Workflow
     from h2ams.tokens import TokenCounter
 
 INDEX_FILE = "index.db"
@@ -143,6 +145,32 @@ class Parts:
         from h2ams.memory.store import Store
 
         return Store(self._root, self.settings, clock=self._now)
+
+    def stack(
+        self,
+        id: str,
+        *,
+        owner: str | None = None,
+        compressor: Compressor | None = None,
+        cold_copy: bool = False,
+        create: bool = True,
+    ) -> Workflow:
+        """The exchange stacks of the workflow ``id``; close it, or use it in a ``with`` statement.
+
+        With ``owner``, a scope, it is deleted, renamed and cloned with that scope.
+        """
+        from h2ams.stacks.folder import opened
+
+        return opened(
+            self._root,
+            id,
+            owner=owner,
+            settings=self.settings,
+            clock=self._now,
+            compressor=compressor,
+            cold_copy=cold_copy,
+            create=create,
+        )
 
     @property
     def tokens(self) -> TokenCounter:

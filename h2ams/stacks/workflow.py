@@ -16,7 +16,16 @@ from h2ams.settings import DEFAULTS, Settings
 from h2ams.stacks import canonical, plan
 from h2ams.stacks.cold import ColdCopies
 from h2ams.stacks.compress import CATALYST_KIND, GAME_KIND, Compressor, Outcome
-from h2ams.stacks.exchange import Attempt, Names, Round, Stack, State, check_text, to_json
+from h2ams.stacks.exchange import (
+    Attempt,
+    Names,
+    Round,
+    Stack,
+    State,
+    Summary,
+    check_text,
+    to_json,
+)
 from h2ams.stacks.plan import Projection, Scene, TransitionPlan
 from h2ams.stacks.quota import Footprint
 from h2ams.stacks.scenes import Archive, Prefixes
@@ -301,10 +310,9 @@ class Workflow:
 
     def duplicate(self, store: WorkflowStore, *, cold: ColdCopies | None = None) -> Workflow:
         """A copy of this workflow in the empty ``store``; the two share nothing afterwards."""
-        snapshot = self._store.snapshot()
+        store.load(self._of_its_own(self._store.snapshot()))
         if self._cold is not None and cold is not None:
             self._cold.copy_to(cold)
-        store.load(self._of_its_own(snapshot))
         return Workflow(
             store,
             compressor=self._compressor,
@@ -446,8 +454,8 @@ class Workflow:
         if self._cold is None:
             return
         for prefix in sorted({each.stack for each in self._cold.names()}):
-            stack = read_stack(self._store, Names(prefix))
-            self._cold.sweep(prefix, stack.summary.call_id if stack.summary else None)
+            text = self._store.get(Names(prefix).summary)
+            self._cold.sweep(prefix, None if text is None else Summary.of(text).call_id)
 
 
 def _scene(names: Names, items: Sequence[tuple[str, str]]) -> Scene | None:
