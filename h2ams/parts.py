@@ -28,7 +28,7 @@ from h2ams.settings import Settings
 
 if TYPE_CHECKING:
     from h2ams.memory.store import Store
-    from h2ams.stacks.compress import Compressor
+    from h2ams.stacks.compress import AttemptRecord, Compressor
     from h2ams.stacks.workflow import Workflow
     from h2ams.tokens import TokenCounter
 
@@ -152,12 +152,14 @@ class Parts:
         *,
         owner: str | None = None,
         compressor: Compressor | None = None,
+        telemetry: Callable[[AttemptRecord], None] | None = None,
         cold_copy: bool = False,
         create: bool = True,
     ) -> Workflow:
         """The exchange stacks of the workflow ``id``; close it, or use it in a ``with`` statement.
 
-        With ``owner``, a scope, it is deleted, renamed and cloned with that scope.
+        With ``owner``, a scope, it is deleted, renamed and cloned with that scope. Without a
+        ``compressor`` everything stays exact.
         """
         from h2ams.stacks.folder import opened
 
@@ -167,6 +169,7 @@ class Parts:
             owner=owner,
             settings=self.settings,
             clock=self._now,
+            telemetry=telemetry,
             compressor=compressor,
             cold_copy=cold_copy,
             create=create,

@@ -168,7 +168,7 @@ class Outcome:
     @property
     def called(self) -> bool:
         """Whether the compressor was called."""
-        return self.outcome not in ("below-threshold", "exhausted")
+        return bool(self.call_id)
 
 
 @dataclass(frozen=True, slots=True)

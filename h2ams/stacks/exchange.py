@@ -286,20 +286,26 @@ class Stack:
 
     @classmethod
     def of(cls, names: Names, items: Sequence[tuple[str, str]]) -> Stack:
-        """The stack of ``items`` (key, JSON) sorted by key; ``StoreError`` names a foreign key."""
+        """The stack of ``items`` (key, JSON) sorted by key; ``StoreError`` names a key that is none
+        of a stack, or holds no record of one.
+        """
         state: State | None = None
         summary: Summary | None = None
         chunks: list[Chunk] = []
         for key, text in items:
             kind, _, number = key[len(names.all) :].partition(".")
-            if key == names.state:
-                state = State.of(text)
-            elif key == names.summary:
-                summary = Summary.of(text)
-            elif kind == "chunk" and number.isdecimal():
-                chunks.append(Chunk.of(int(number), text))
-            else:
-                raise StoreError(f"workflow store: {key} is no key of a stack")
+            try:
+                if key == names.state:
+                    state = State.of(text)
+                elif key == names.summary:
+                    summary = Summary.of(text)
+                elif kind == "chunk" and number.isdecimal():
+                    chunks.append(Chunk.of(int(number), text))
+                else:
+                    raise StoreError(f"workflow store: {key} is no key of a stack")
+            except (ValueError, KeyError, TypeError, AttributeError, UsageError):
+                # Without the cause: it may hold the text.
+                raise StoreError(f"workflow store: {key} holds no record of a stack") from None
         return cls(names, state, summary, tuple(chunks))
 
 

@@ -25,7 +25,7 @@ from h2ams.files import Root
 from h2ams.memory.scope import Scope, parse_scope
 from h2ams.settings import DEFAULTS, Settings
 from h2ams.stacks.cold import ColdCopies
-from h2ams.stacks.compress import Compressor
+from h2ams.stacks.compress import AttemptRecord, Compressor
 from h2ams.stacks.scenes import MOST_NAME_CHARS, encoded_name
 from h2ams.stacks.sqlite_store import SqliteWorkflowStore
 from h2ams.stacks.transition import Surroundings
@@ -229,6 +229,7 @@ def opened(
     owner: str | None,
     settings: Settings,
     clock: Callable[[], datetime],
+    telemetry: Callable[[AttemptRecord], None] | None,
     compressor: Compressor | None,
     cold_copy: bool,
     create: bool,
@@ -242,7 +243,7 @@ def opened(
         compressor=compressor,
         settings=settings,
         cold_copy=cold_copy,
-        surroundings=Surroundings(clock=clock),
+        surroundings=Surroundings(clock=clock, telemetry=telemetry),
         create=create,
     )
 

@@ -72,12 +72,6 @@ def recomputed(store: Mapping[str, str], log: Mapping[str, str | None]) -> Footp
     return Footprint(tally(store), tally(log))
 
 
-def document(members: Mapping[str, str | None]) -> str:
-    """The JSON text of one of the two objects."""
-    shown = (f"{to_json(key)}:{members[key] or DELETED}" for key in sorted(members))
-    return "{" + ",".join(shown) + "}"
-
-
 def preflight(before: Footprint, after: Footprint, limit_bytes: int) -> None:
     """``QuotaExceeded`` where a projection may not be written.
 

@@ -87,7 +87,8 @@ class SqliteWorkflowStore(TransactionalStore):
         try:
             yield
         except (sqlite.Error, IndexFaultError) as error:
-            kind = type(error).__name__.removesuffix("Error")
+            cannot_open = isinstance(error, IndexFaultError)
+            kind = "cannot be opened" if cannot_open else type(error).__name__
             raise StoreError(
                 f"workflow store {self.path}: {kind}",
                 path=self.path,

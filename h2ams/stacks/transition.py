@@ -111,10 +111,12 @@ class Transitions:
         attempt = self.attempt_on(stack, canonical.sha256_of(submitted))
         if attempt.tries >= MOST_TRIES and not forced:
             return Outcome("exhausted", len(submitted), len(submitted), reason=attempt.outcome)
+        if self._compressor is None:  # no attempt: one that is there later is asked at once
+            return Outcome("failed", len(submitted), len(submitted), reason="no-compressor")
         call_id = attempt.call_id or self._outside.new_call_id()
         request = CompressRequest(target.kind, submitted, call_id)
         started = self._outside.timer()
-        result = self._call(request)
+        result = _called(self._compressor, request)
         duration_ms = round((self._outside.timer() - started) * 1000, 3)
         outcome = self._settle(stack, request, result, attempt)
         self._tell(request, outcome, duration_ms, forced)
@@ -127,18 +129,6 @@ class Transitions:
             if known is not None and known.sha256 == sha256:
                 return known
         return Attempt(sha256)
-
-    def _call(self, request: CompressRequest) -> CompressResult:
-        if self._compressor is None:
-            return TransportFailed("no-compressor", request.call_id)
-        try:
-            result: object = self._compressor.compress(request)
-        except Exception:  # noqa: BLE001 - a host's transport must not stop the game
-            # Its message may quote the text: it goes nowhere.
-            return TransportFailed("callable-raised", request.call_id)
-        if isinstance(result, CompressResult):
-            return result
-        return TransportFailed("bad-reply", request.call_id)
 
     def _settle(
         self, stack: Stack, request: CompressRequest, result: CompressResult, attempt: Attempt
@@ -271,6 +261,17 @@ class Transitions:
         _log.info("compression attempt %s", record.fields())
         if self._outside.telemetry is not None:
             self._outside.telemetry(record)
+
+
+def _called(compressor: Compressor, request: CompressRequest) -> CompressResult:
+    try:
+        result: object = compressor.compress(request)
+    except Exception:  # noqa: BLE001 - a host's transport must not stop the game
+        # Its message may quote the text: it goes nowhere.
+        return TransportFailed("callable-raised", request.call_id)
+    if isinstance(result, CompressResult):
+        return result
+    return TransportFailed("bad-reply", request.call_id)
 
 
 def _encodable(text: str) -> bool:

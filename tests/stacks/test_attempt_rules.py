@@ -13,10 +13,11 @@ import pytest
 from stacks import kit
 from stacks.kit import Bench, round_of, rounds_of
 
-from h2ams.errors import NotFoundError, QuotaExceeded, UsageError
+from h2ams.errors import NotFoundError, QuotaExceeded, StoreError, UsageError
 from h2ams.stacks.compress import Compressed, CompressRequest, CompressResult
 from h2ams.stacks.exchange import State
 from h2ams.stacks.sqlite_store import SqliteWorkflowStore
+from h2ams.stacks.workflow import Workflow
 
 
 @pytest.fixture
@@ -147,6 +148,30 @@ def test_k133_summaries_that_copy_their_input_are_refused_and_never_nest(tmp_pat
                 "jfGameStack.summary"
             ]
             assert bench.workflow.chars() < kit.SMALL.stack_game_chars
+
+
+def test_without_a_compressor_everything_stays_exact_and_no_attempt_counts(tmp_path: Path) -> None:
+    store = SqliteWorkflowStore(tmp_path / "w.db")
+    workflow = Workflow(store, settings=kit.SMALL)
+    for each in rounds_of(1, 2, 3, 4):
+        workflow.append_round(each)
+    before = dict(store.items(""))
+    for _ in range(3):
+        outcome = workflow.before_generation().outcome
+        assert (outcome.outcome, outcome.reason) == ("failed", "no-compressor")
+        assert not outcome.called
+    assert dict(store.items("")) == before
+    store.close()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"exchanges":[]}', '{"exchanges":[{"user":"MARK"}]}'])
+def test_a_record_that_is_none_is_reported_without_its_text(bench: Bench, text: str) -> None:
+    bench.fill(1)
+    bench.store.project({"jfGameStack.chunk.00000001": text})
+    with pytest.raises(StoreError) as caught:
+        bench.workflow.stack()
+    assert "jfGameStack.chunk.00000001" in str(caught.value) and "MARK" not in str(caught.value)
+    assert caught.value.__cause__ is None and caught.value.__suppress_context__
 
 
 # -- quota -----------------------------------------------------------------------------------------

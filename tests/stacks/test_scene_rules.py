@@ -66,6 +66,10 @@ def test_the_same_rounds_give_byte_identical_stacks(tmp_path: Path) -> None:
             if name == "two":
                 bench.workflow.compress()
                 bench.fill(7, first=4)
+                bench.workflow.begin_scene("s", round_id="r2")
+                bench.workflow.end_scene(
+                    "s", closing_summary="c", meanwhile_event="m", round_id="r2"
+                )
                 bench.compressor.behaviour = kit.failed
                 bench.workflow.before_generation()
             bench.workflow.edit_history(rounds_of(1, 3, 8, 9, 20))
@@ -106,6 +110,24 @@ def test_archives_and_running_scenes_whose_round_did_not_survive_go_in_one_proje
     assert bench.workflow.scenes() == ("kept",) and bench.workflow.archives() == ()
     assert [each.round_id for each in bench.workflow.stack().exchanges] == ["r1"]
     assert not [key for key in bench.everything() if "gone" in key]
+
+
+def test_what_a_scene_gets_while_its_round_is_edited_away_goes_with_it(
+    tmp_path: Path,
+) -> None:
+    with kit.on_disk(tmp_path) as bench, kit.on_disk(tmp_path) as other:
+        bench.fill(2)
+        bench.workflow.begin_scene("s", round_id="r2")
+        waiting = [round_of("late")]
+
+        def hook(step: str) -> None:
+            if step == "begin" and waiting:
+                other.workflow.append_scene_round("s", waiting.pop())
+
+        bench.store._hook = hook  # type: ignore[attr-defined]
+        bench.workflow.edit_history(rounds_of(1))
+        assert not waiting
+        assert not [key for key in bench.everything() if key.startswith("jfCatalystStack")]
 
 
 def test_a_reset_to_the_beginning_leaves_no_memory(bench: Bench) -> None:
