@@ -43,7 +43,7 @@ def _configure(parser: CommandParser) -> None:
         default="extractive",
         help="compress: without a model (default), or a compress.v2 service",
     )
-    parser.option("--always", action="store_true", help="compress: below the threshold too")
+    parser.option("--force", action="store_true", help="compress: below the threshold too")
     parser.option(
         "--cold-copy", action="store_true", help="compress: keep what restore needs, outside"
     )
@@ -159,6 +159,8 @@ def _show(call: Call, id: str, workflow: Workflow) -> int:
     footprint = workflow.footprint()
     due = list(workflow.compression_due()) if scene is None else []
     scenes = list(workflow.scenes())
+    attempt = None if stack.state is None else stack.state.attempt
+    last = attempt.outcome if attempt is not None and planned.tries else ""
     if call.args.text:
         call.output.raw(workflow.canonical_text(scene))
     else:
@@ -169,6 +171,8 @@ def _show(call: Call, id: str, workflow: Workflow) -> int:
         tell(("store  ", "dim"), _store_text(footprint))
         if scenes:
             tell(("scenes ", "dim"), ", ".join(scenes))
+        if planned.tries:
+            tell(("tries  ", "dim"), f"{planned.tries} on this text in vain, the last: {last}")
         if due:
             tell(("due    ", "dim"), ("forced compression of ", "bad"), ", ".join(due))
     document: Document = {
@@ -182,6 +186,8 @@ def _show(call: Call, id: str, workflow: Workflow) -> int:
         "compression_due": due,
         "scenes": scenes,
         "archives": len(workflow.archives()),
+        "tries": planned.tries,
+        "last_outcome": last,
     }
     if stack.summary is not None:
         document["summary"] = _summary_document(stack.summary)
@@ -192,7 +198,7 @@ def _show(call: Call, id: str, workflow: Workflow) -> int:
 
 
 def _plan(call: Call, id: str, workflow: Workflow) -> int:
-    planned = workflow.plan(call.args.scene, force=call.args.always)
+    planned = workflow.plan(call.args.scene, force=call.args.force)
     why = {
         "none": "nothing to do",
         "threshold": "the threshold is reached: it would be compressed",
@@ -226,7 +232,7 @@ def _plan(call: Call, id: str, workflow: Workflow) -> int:
 
 def _compress(call: Call, id: str, workflow: Workflow) -> int:
     with call.output.working("compressing"):
-        found = workflow.compress(call.args.scene, force=call.args.always)
+        found = workflow.compress(call.args.scene, force=call.args.force)
     reason = f" ({found.reason})" if found.reason else ""
     good = found.outcome in _FINE
     call.output.line((found.outcome, "good" if good else "bad"), reason)
@@ -347,7 +353,7 @@ def _chunk_document(chunk: Chunk) -> Document:
 
 _ABOUT = """
 show prints a timeline with lengths, savings and the quota; --text the canonical text itself. plan
-says what a transition would do, without a call. compress runs one if it is due, or --always; the
+says what a transition would do, without a call. compress runs one if it is due, or --force; the
 exit code is 1 where it came to nothing. restore puts back what a call replaced, from cold copies.
 """
 

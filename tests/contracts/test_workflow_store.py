@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from h2ams.errors import ConflictError, QuotaExceeded, StoreError, UsageError
 from h2ams.stacks import quota
-from h2ams.stacks.exchange import to_json
+from h2ams.stacks.exchange import Round, to_json
 from h2ams.stacks.log import replay
 from h2ams.stacks.postgres_store import PostgresWorkflowStore
 from h2ams.stacks.sqlite_store import SqliteWorkflowStore
+from h2ams.stacks.workflow import Workflow
 from h2ams.stacks.workflow_store import Snapshot, StoreHook, TransactionalStore
 
 Make = Callable[..., TransactionalStore]
@@ -262,6 +263,24 @@ class StoreContract:
             each.join()
         assert make("w").get("n") == "60"
         assert make("w").footprint().store.members == 1
+
+    def test_workers_that_append_to_one_game_at_once_lose_no_round(self, make: Make) -> None:
+        def work(name: str) -> None:
+            workflow = Workflow(make("w"))
+            for number in range(12):
+                workflow.append_round(Round(f"{name}{number}", "ask", "answer"))
+
+        threads = [threading.Thread(target=work, args=(name,)) for name in "abc"]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        workflow = Workflow(make("w"))
+        found = [each.round_id for each in workflow.stack().exchanges]
+        assert sorted(found) == sorted(f"{name}{n}" for name in "abc" for n in range(12))
+        for name in "abc":  # each worker's own order is kept
+            assert [id for id in found if id[0] == name] == [f"{name}{n}" for n in range(12)]
+        assert workflow.chars() == len(workflow.canonical_text())
 
     def test_errors_hold_no_value(self, make: Make) -> None:
         store = make("w", quota_bytes=60)

@@ -81,21 +81,24 @@ def test_the_timeline_shows_lengths_savings_threshold_and_quota(stack: Stack) ->
     shown = stack.text("show", "game")
     assert "chunk 5        152 chars  r5" in shown
     assert "760 of 300,000 chars of the threshold" in shown and "of 31,457,280 bytes" in shown
-    stack.text("compress", "game", "--always")
+    stack.text("compress", "game", "--force")
     shown = stack.text("show", "game")
     assert "for 5 exchanges, 760 chars (" in shown and "% saved)" in shown
 
 
 def test_a_compression_that_comes_to_nothing_exits_1(stack: Stack) -> None:
     with service.running("refuse") as server:
-        found = stack.json("compress", "game", "--always", "--compressor", server.url, code=1)
+        found = stack.json("compress", "game", "--force", "--compressor", server.url, code=1)
         assert (found["outcome"], found["reason"]) == ("refused", "policy")
         assert "refused (policy)" in stack.text(
-            "compress", "game", "--always", "--compressor", server.url, code=1
+            "compress", "game", "--force", "--compressor", server.url, code=1
         )
+        shown = stack.json("show", "game")
+        assert (shown["tries"], shown["last_outcome"]) == (2, "refused")
+        assert "2 on this text in vain, the last: refused" in stack.text("show", "game")
         server.day.switch("ok")
         assert stack.json("plan", "game", *SMALL)["trigger"] == "exhausted"
-        found = stack.json("compress", "game", "--always", "--compressor", server.url)
+        found = stack.json("compress", "game", "--force", "--compressor", server.url)
         assert found["outcome"] == "compressed"
 
 
@@ -131,7 +134,7 @@ def test_a_workflow_in_postgresql_is_named_by_its_address(stack: Stack, postgres
         game.append_round(kit.round_of(2))
     shown = stack.json("show", "game", "--store", postgres_url)
     assert [each["rounds"] for each in shown["chunks"]] == [["r1"], ["r2"]]
-    found = stack.json("compress", "game", "--always", "--store", postgres_url)
+    found = stack.json("compress", "game", "--force", "--store", postgres_url)
     assert found["outcome"] == "compressed"
     stack.json("show", "other", "--store", postgres_url, code=1, shape="error")
     stack.json("list", "--store", postgres_url, code=2, shape="error")
