@@ -73,7 +73,7 @@ class Settings:
     stack_quota_bytes: int = 30 * 1024 * 1024  # seed 000, "Persistence quota and atomicity"
     stack_summary_max_chars: int = 60_000  # a longer summary is refused like one not smaller
     stack_ledger_chars: int = 4_000  # of what is kept beside a summary; 0 keeps none
-    compress_timeout_ms: int = 60_000  # one attempt of an HTTP compressor
+    compress_timeout_ms: int = 60_000  # each wait for an HTTP compressor, and its whole body
     compress_attempts_count: int = 3
 
     # Watching.

@@ -29,6 +29,7 @@ BEGIN, END = "<!-- bench-stacks:begin -->", "<!-- bench-stacks:end -->"
 HALF_CHARS = 600  # of each half of an exchange
 SETTINGS = replace(DEFAULTS, stack_ledger_chars=0)
 Rows = list[tuple[str, dict[int, float]]]  # what, and microseconds by size
+BAR_CHARS = 48
 GROWTH = 1.5  # at most, from the smallest store to the largest
 
 
@@ -153,6 +154,18 @@ def table(title: str, unit: Callable[[int], str], rows: Rows) -> str:
     return "\n".join(lines)
 
 
+def plot(unit: Callable[[int], str], rows: Rows) -> str:
+    """The same as bars: what does not grow is a straight edge."""
+    lines = ["```text"]
+    for label, figures in rows:
+        most = max(figures.values())
+        lines.append(label)
+        for size, figure in figures.items():
+            bar = "#" * max(1, round(BAR_CHARS * figure / most))
+            lines.append(f"  {unit(size):>14} {bar} {figure:,.0f} µs")
+    return "\n".join([*lines, "```"])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="growth of the cost of exchange stacks")
     parser.add_argument("--quick", action="store_true", help="small sizes, few repetitions")
@@ -165,10 +178,14 @@ def main() -> int:
         folder = Path(temporary)
         first = over_the_store(folder, stores, times)
         second = over_the_stack(folder, stacks, times)
+    megabytes: Callable[[int], str] = lambda size: f"{size / 1e6:g} MB"  # noqa: E731
+    chars: Callable[[int], str] = lambda size: f"{size:,} chars"  # noqa: E731
     text = "\n\n".join(
         (
-            table("in a store of", lambda size: f"{size / 1e6:g} MB", first),
-            table("with a stack of", lambda size: f"{size:,} chars", second),
+            table("in a store of", megabytes, first),
+            plot(megabytes, first),
+            table("with a stack of", chars, second),
+            plot(chars, second),
         )
     )
     print(text)

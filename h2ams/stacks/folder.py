@@ -272,6 +272,8 @@ class StackState:
         return ()
 
     def rename(self, old: Scope, new: Scope) -> None:
+        if old == new:
+            return
         for each in self._of(old):
             self._folder.move(each, _renamed(each, old, new))
 

@@ -88,7 +88,8 @@ _FRAME_CHARS = canonical.part_chars("summary", 10_000) - 10_000
 class HttpCompressor:
     """A ``compress.v2`` service at ``url``. See docs/stacks.md, "The HTTP protocol".
 
-    ``timeout_ms`` bounds one attempt with its whole reply, ``attempts_count`` how many there are.
+    ``timeout_ms`` bounds each wait for the service and the whole body of its reply,
+    ``attempts_count`` how often it is asked.
     ``headers`` go with each (an authorisation, say). Redirects are not followed.
     """
 

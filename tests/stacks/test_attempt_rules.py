@@ -150,6 +150,18 @@ def test_k133_summaries_that_copy_their_input_are_refused_and_never_nest(tmp_pat
             assert bench.workflow.chars() < kit.SMALL.stack_game_chars
 
 
+def test_an_attempt_on_a_text_that_changed_meanwhile_is_not_recorded(bench: Bench) -> None:
+    bench.fill(4)
+
+    def late(request: CompressRequest) -> CompressResult:
+        bench.workflow.append_round(round_of(5))
+        return kit.refused(request)
+
+    bench.compressor.behaviour = late
+    assert bench.workflow.before_generation().outcome.outcome == "refused"
+    assert State.of(bench.everything()["jfGameStack.state"]).attempt is None
+
+
 def test_without_a_compressor_everything_stays_exact_and_no_attempt_counts(tmp_path: Path) -> None:
     store = SqliteWorkflowStore(tmp_path / "w.db")
     workflow = Workflow(store, settings=kit.SMALL)

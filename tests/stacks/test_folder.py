@@ -147,6 +147,12 @@ def test_a_renamed_owner_keeps_its_workflows_with_their_cold_copies(
         assert len(workflow.stack().exchanges) == 2
 
 
+def test_a_rename_within_the_same_name_loses_nothing(folder: WorkflowFolder) -> None:
+    fill(folder, name("g", "sessions/s1"))
+    StackState(folder).rename(parse_scope("sessions/s1"), parse_scope("sessions/s1"))
+    assert len(folder.names()) == 1
+
+
 def test_a_renamed_vp_keeps_what_it_owns_anywhere(folder: WorkflowFolder) -> None:
     fill(folder, name("g", "vp/ada"), name("g", "sessions/s1/vp/ada"), name("g", "vp/bo"))
     StackState(folder).rename(parse_scope("vp/ada"), parse_scope("vp/cy"))
