@@ -167,11 +167,12 @@ class Transitions:
         """Canonical length after the one projection, or why there was none."""
         count = result.represented_count
         sha256 = plan.prefix_sha256(submitted, count)
+        ledger = self._ledger(submitted, count)
         stack = submitted
         for _ in range(MOST_CONFLICTS):
             if len(stack.exchanges) < count or plan.prefix_sha256(stack, count) != sha256:
                 return self._without_cold(stack, result.call_id, Judged("superseded"))
-            projection = plan.publish(stack, self._summary(stack, result, sha256))
+            projection = plan.publish(stack, self._summary(stack, result, sha256, ledger))
             self._keep_cold(stack, result)
             try:
                 self._store.project(projection.changes, expect=projection.expect)
@@ -187,7 +188,9 @@ class Transitions:
             return State.of(projection.changes[stack.names.state] or "").chars
         return self._without_cold(stack, result.call_id, Judged("superseded"))
 
-    def _summary(self, stack: Stack, result: Compressed, sha256: str) -> Summary:
+    def _summary(
+        self, stack: Stack, result: Compressed, sha256: str, ledger: tuple[str, ...]
+    ) -> Summary:
         count = result.represented_count
         represented = stack.exchanges[:count]
         covered = 0 if stack.summary is None else stack.summary.covers
@@ -199,10 +202,11 @@ class Transitions:
             chars=canonical.chars_of(stack.summary, represented),
             covers=covered + count,
             at=self._outside.now(),
-            ledger=self._ledger(stack, count),
+            ledger=ledger,
         )
 
     def _ledger(self, stack: Stack, count: int) -> tuple[str, ...]:
+        """What must not be lost of the prefix, with what was kept of the one before it."""
         most_chars = self._settings.stack_ledger_chars
         if not most_chars:
             return ()
