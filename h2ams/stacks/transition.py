@@ -173,6 +173,8 @@ class Transitions:
             if len(stack.exchanges) < count or plan.prefix_sha256(stack, count) != sha256:
                 return self._without_cold(stack, result.call_id, Judged("superseded"))
             projection = plan.publish(stack, self._summary(stack, result, sha256, ledger))
+            # After any other error it is not known whether it was written: the copy stays, and an
+            # opening sorts it out.
             self._keep_cold(stack, result)
             try:
                 self._store.project(projection.changes, expect=projection.expect)
@@ -181,9 +183,6 @@ class Transitions:
                 continue
             except QuotaExceeded:
                 return self._without_cold(stack, result.call_id, Judged("quota-exceeded"))
-            except BaseException:
-                # Whether it is written is not known: the copy stays, an opening sorts it out.
-                raise
             self._unrecorded.pop(stack.names.prefix, None)
             return State.of(projection.changes[stack.names.state] or "").chars
         return self._without_cold(stack, result.call_id, Judged("superseded"))
@@ -226,8 +225,17 @@ class Transitions:
             self._cold.put(name, text)
 
     def _without_cold(self, stack: Stack, call_id: str, judged: Judged) -> Judged:
+        """Nothing was published under ``call_id`` here: its copy goes, unless it is needed.
+
+        Another worker may have had the same call, after a failed transport, and published it.
+        """
         if self._cold is not None:
-            self._cold.delete(stack.names.prefix, call_id)
+            text = self._store.get(stack.names.summary)
+            needed = {each.previous for each in self._cold.names(stack.names.prefix)}
+            if text is not None:
+                needed.add(Summary.of(text).call_id)
+            if call_id not in needed:
+                self._cold.delete(stack.names.prefix, call_id)
         return judged
 
     def _remember(self, stack: Stack, attempt: Attempt) -> None:

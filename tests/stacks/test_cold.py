@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import zlib
@@ -13,6 +14,7 @@ from stacks.kit import rounds_of
 
 from h2ams.errors import NotFoundError, StoreError
 from h2ams.stacks.cold import ColdCopies, ColdName
+from h2ams.stacks.compress import CompressRequest, CompressResult
 from h2ams.stacks.scenes import encoded_name
 
 
@@ -82,6 +84,32 @@ def test_a_summary_without_room_leaves_no_copy(tmp_path: Path) -> None:
     with kit.on_disk(tmp_path, cold=True, quota_bytes=full + 50) as bench:
         assert bench.workflow.before_generation().outcome.outcome == "quota-exceeded"
         assert copies(tmp_path) == []
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_a_worker_that_comes_too_late_with_the_same_call_takes_no_copy_away(
+    tmp_path: Path, more: bool
+) -> None:
+    ids = (f"call-{number:08d}" for number in itertools.count(1))
+    both = {"cold": True, "ids": ids}
+    with kit.on_disk(tmp_path, **both) as bench, kit.on_disk(tmp_path, **both) as rival:
+        bench.fill(4)
+        bench.compressor.behaviour = kit.failed
+        bench.workflow.before_generation()
+
+        def late(request: CompressRequest) -> CompressResult:
+            first = rival.workflow.before_generation().outcome
+            assert (first.outcome, first.call_id) == ("compressed", request.call_id)
+            if more:
+                rival.fill(4, first=5)
+                rival.workflow.compress()
+            return kit.good(request)
+
+        bench.compressor.behaviour = late
+        outcome = bench.workflow.before_generation().outcome
+        assert outcome.outcome == "superseded"
+        bench.workflow.restore(outcome.call_id)
+        assert len(bench.workflow.stack().exchanges) == (8 if more else 4)
 
 
 def test_copies_that_no_summary_leads_to_go_at_an_opening_once_they_are_old(
