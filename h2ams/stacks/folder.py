@@ -22,6 +22,7 @@ from datetime import datetime
 from h2ams.atomic import Writer, errors_named
 from h2ams.errors import ConflictError, NotFoundError, ScopeError, UsageError
 from h2ams.files import Root
+from h2ams.memory.lifecycle_plan import holds, renamed
 from h2ams.memory.scope import Scope, parse_scope
 from h2ams.settings import DEFAULTS, Settings
 from h2ams.stacks.cold import ColdCopies
@@ -261,6 +262,11 @@ class StackState:
     def __init__(self, folder: WorkflowFolder) -> None:
         self._folder = folder
 
+    @classmethod
+    def below(cls, root: Root) -> StackState:
+        """The one of the state folder of ``root``."""
+        return cls(WorkflowFolder(os.path.join(root.state, FOLDER)))
+
     def list(self, scope: Scope) -> tuple[str, ...]:
         """One line for each workflow."""
         return tuple(str(each) for each in self._of(scope))
@@ -288,22 +294,13 @@ class StackState:
         return tuple(
             each
             for each in self._folder.names()
-            if each.owner is not None and _holds(scope, each.owner)
+            if each.owner is not None and holds(scope, each.owner)
         )
-
-
-def _holds(family: Scope, scope: Scope) -> bool:
-    if family.family == "vp":
-        return scope.vp == family.vp
-    return scope.text == family.text or scope.text.startswith(f"{family.text}/")
 
 
 def _renamed(name: WorkflowName, old: Scope, new: Scope) -> WorkflowName:
     assert name.owner is not None
-    text = name.owner.text
-    if old.family == "vp" and name.owner.family != "vp":
-        return replace(name, owner=parse_scope(f"{text.rpartition('/')[0]}/{new.vp}"))
-    return replace(name, owner=parse_scope(new.text + text[len(old.text) :]))
+    return replace(name, owner=renamed(name.owner, old, new))
 
 
 def _entries(path: str) -> list[os.DirEntry[str]]:
