@@ -98,6 +98,11 @@ class WorkflowFolder:
         """All workflows, those without an owner first."""
         return sorted(self._found(), key=lambda name: (str(name.owner or ""), name.id))
 
+    def owners(self) -> list[Scope]:
+        """All scopes that have a folder here, with workflows or without."""
+        found = (_owner(entry) for entry in _entries(self.path) if entry.is_dir())
+        return sorted(owner for owner in found if owner is not None)
+
     def store(self, name: WorkflowName, *, create: bool = True) -> SqliteWorkflowStore:
         """Its store; ``NotFoundError`` where there is none and none is to be made."""
         path = self._file(name)
@@ -139,6 +144,15 @@ class WorkflowFolder:
         """Remove a workflow with everything that it keeps; nothing where there is none."""
         self._remove(os.path.join(self.path, name.path))
         self._prune(name.owner)
+
+    def delete_owner(self, owner: Scope) -> None:
+        """Remove all workflows of ``owner``, and what an interrupted call left of others."""
+        folder = os.path.join(self.path, owner_folder(owner))
+        for name in self.names():
+            if name.owner == owner:
+                self.delete(name)
+        with errors_named("remove", folder), suppress(FileNotFoundError):
+            shutil.rmtree(folder)
 
     def copy(self, name: WorkflowName, new: WorkflowName) -> None:
         """Put a copy of ``name`` at ``new``, replacing what an interrupted copy left there.
@@ -209,7 +223,10 @@ class WorkflowFolder:
 
     @staticmethod
     def _remove_files(path: str) -> None:
-        for companion in ("", *_COMPANIONS):
+        for companion in (
+            *_COMPANIONS,
+            "",
+        ):  # the file itself last: while it is there, it is listed
             with suppress(FileNotFoundError):
                 os.unlink(path + companion)
 
@@ -273,8 +290,9 @@ class StackState:
 
     def delete(self, scope: Scope) -> tuple[str, ...]:
         """Remove them; nothing is left that could still be seen."""
-        for each in self._of(scope):
-            self._folder.delete(each)
+        for owner in self._folder.owners():
+            if holds(scope, owner):
+                self._folder.delete_owner(owner)
         return ()
 
     def rename(self, old: Scope, new: Scope) -> None:
@@ -282,6 +300,7 @@ class StackState:
             return
         for each in self._of(old):
             self._folder.move(each, _renamed(each, old, new))
+        self.delete(old)  # leftovers: all workflows have moved
 
     def clone(self, old: Scope, new: Scope) -> None:
         there = set(self._folder.names())

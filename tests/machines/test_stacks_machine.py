@@ -26,7 +26,9 @@ from h2ams.stacks.cold import ColdCopies
 from h2ams.stacks.compress import Compressed, CompressRequest, CompressResult, Outcome
 from h2ams.stacks.exchange import Round
 from h2ams.stacks.log import replay
+from h2ams.stacks.postgres_store import PostgresWorkflowStore
 from h2ams.stacks.sqlite_store import SqliteWorkflowStore
+from h2ams.stacks.workflow_store import Snapshot, TransactionalStore
 
 # Logic is tested here, not durability: a disk that takes its time for each commit would only wait.
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -117,18 +119,21 @@ class Stacks(RuleBasedStateMachine):
         self.base: dict[str, str] = {}
         self.number = 0
         self.unsure = False  # a full store had no room for a record of attempts
-        self.left: list[tuple[SqliteWorkflowStore, object]] = []
+        self.left: list[tuple[int, Snapshot]] = []
         self.requests: list[CompressRequest] = []
         self.call: Callable[[CompressRequest], CompressResult] = kit.good
         self.open()
 
     def open(self) -> None:
-        self.store = SqliteWorkflowStore(self.folder / f"{self.files}.db", quota_bytes=QUOTA)
+        self.store = self.store_of(self.files)
         self.cold = ColdCopies(self.folder / f"{self.files}.cold")
         ids = (f"call-{self.number}-{count:06d}" for count in range(10**6))
         self.bench = kit.bench(self.store, settings=LIMITS, cold=self.cold, ids=ids)
         self.bench.compressor.behaviour = self.called
         self.workflow = self.bench.workflow
+
+    def store_of(self, number: int) -> TransactionalStore:
+        return SqliteWorkflowStore(self.folder / f"{number}.db", quota_bytes=QUOTA)
 
     def called(self, request: CompressRequest) -> CompressResult:
         self.requests.append(request)
@@ -461,10 +466,12 @@ class Stacks(RuleBasedStateMachine):
     @rule()
     def go_on_with_a_copy(self) -> None:
         """The copy is the game from now on; what was copied must never change again."""
-        self.left.append((self.store, self.store.snapshot()))
+        original = self.store
+        self.left.append((self.files, original.snapshot()))
         self.files += 1
-        other = SqliteWorkflowStore(self.folder / f"{self.files}.db", quota_bytes=QUOTA)
+        other = self.store_of(self.files)
         self.workflow.duplicate(other, cold=ColdCopies(self.folder / f"{self.files}.cold")).close()
+        original.close()
         self.open()
 
     # -- what must hold --------------------------------------------------------------------------
@@ -523,11 +530,10 @@ class Stacks(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "stacks"):
             return
-        for store, before in self.left:
-            again = SqliteWorkflowStore(Path(store.path), quota_bytes=QUOTA)
+        for number, before in self.left:
+            again = self.store_of(number)
             assert again.snapshot() == before
             again.close()
-            store.close()
         self.store.close()
         shutil.rmtree(self.folder)
 
@@ -539,6 +545,7 @@ _FAST = settings(
     suppress_health_check=list(HealthCheck),
 )
 _LONG = settings(_FAST, max_examples=600, stateful_step_count=60)
+_POSTGRES = settings(_LONG, max_examples=60, stateful_step_count=40)
 
 TestStacks = Stacks.TestCase
 TestStacks.settings = _FAST
@@ -547,3 +554,22 @@ TestStacks.settings = _FAST
 @pytest.mark.long
 class TestStacksLong(Stacks.TestCase):
     settings = _LONG
+
+
+class StacksOnPostgres(Stacks):
+    """The same game in PostgreSQL."""
+
+    server = ""
+
+    def store_of(self, number: int) -> TransactionalStore:
+        name = f"{self.folder.name}-{number}"
+        return PostgresWorkflowStore(self.server, name, quota_bytes=QUOTA)
+
+
+@pytest.mark.long
+class TestStacksOnPostgres(StacksOnPostgres.TestCase):
+    settings = _POSTGRES
+
+    @pytest.fixture(autouse=True)
+    def server(self, postgres_url: str) -> None:
+        StacksOnPostgres.server = postgres_url

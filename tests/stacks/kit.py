@@ -100,6 +100,12 @@ def over_cap(request: CompressRequest) -> CompressResult:
     return Compressed("s" * 151, submitted_count(request), request.call_id)
 
 
+def barely(request: CompressRequest) -> CompressResult:
+    """One in a hundred characters less than it got."""
+    size = len(request.canonical_text) * 99 // 100
+    return Compressed(request.canonical_text[:size], submitted_count(request), request.call_id)
+
+
 def foreign(request: CompressRequest) -> CompressResult:
     return Compressed("sum", 1, "another-call-id")
 

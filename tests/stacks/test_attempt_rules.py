@@ -92,7 +92,7 @@ def test_attempt_records_hold_numbers_and_codes_only(bench: Bench) -> None:
     ]
 
 
-@pytest.mark.parametrize("behaviour", [kit.echo, kit.empty, kit.raising, kit.over_cap])
+@pytest.mark.parametrize("behaviour", [kit.echo, kit.empty, kit.raising, kit.over_cap, kit.barely])
 def test_k57_after_two_vain_attempts_on_a_text_there_is_no_call_until_it_changes(
     tmp_path: Path, behaviour: kit.Behaviour
 ) -> None:

@@ -127,6 +127,19 @@ def test_nothing_of_a_deleted_workflow_is_left(folder: WorkflowFolder) -> None:
     assert files(folder) == [] and os.listdir(folder.path) == []
 
 
+def test_what_interrupted_calls_left_goes_too(folder: WorkflowFolder) -> None:
+    fill(folder, name("g", "sessions/s1"))
+    place = Path(folder.path) / "sessions%2Fs1"
+    for leftover in ("h.db-wal", "i.new", "i.new-wal"):
+        (place / leftover).write_bytes(kit.MARKER.encode())
+    (place / "h.cold").mkdir()
+    StackState(folder).rename(parse_scope("sessions/s1"), parse_scope("sessions/s2"))
+    assert not place.exists()
+    Path(folder.path, "sessions%2Fs2", "h.db-wal").write_bytes(kit.MARKER.encode())
+    StackState(folder).delete(parse_scope("sessions/s2"))
+    assert files(folder) == []
+
+
 @pytest.mark.parametrize("new", ["sessions/s2", LONG])
 def test_a_renamed_owner_keeps_its_workflows_with_their_cold_copies(
     folder: WorkflowFolder, new: str
