@@ -34,7 +34,8 @@ from h2ams.stacks.workflow import Workflow
 
 FOLDER = "workflows"  # below the state folder
 _DB, _COLD = ".db", ".cold"
-_COMPANIONS = ("-wal", "-shm", "-journal")
+# Of the files of a database; the file itself last: as long as it is there, it is listed.
+_ENDINGS = ("-wal", "-shm", "-journal", "")
 _LONG, _OWNER = "%~", "owner"
 MOST_FOLDER_CHARS = 200
 _CODED = re.compile(r"(?:[a-z0-9_-]|%[0-9A-F]{2})+")
@@ -223,12 +224,9 @@ class WorkflowFolder:
 
     @staticmethod
     def _remove_files(path: str) -> None:
-        for companion in (
-            *_COMPANIONS,
-            "",
-        ):  # the file itself last: while it is there, it is listed
+        for ending in _ENDINGS:
             with suppress(FileNotFoundError):
-                os.unlink(path + companion)
+                os.unlink(path + ending)
 
     def _prune(self, owner: Scope | None) -> None:
         if owner is None:
