@@ -80,9 +80,9 @@ def _lines(entries: Iterable[str]) -> Iterator[str]:
     groups: dict[str, list[str]] = {}
     plain: list[str] = []
     for entry in entries:
-        label = _SHOUTED.match(entry)
-        if label and entry[label.end() :].strip():
-            groups.setdefault(label[0], []).append(entry)
+        shouted = _SHOUTED.match(entry)
+        if shouted and entry[shouted.end() :].strip():
+            groups.setdefault(shouted[0], []).append(entry)
         else:
             plain.append(entry)
     yield from (f"- {each}" for each in plain)
