@@ -26,7 +26,9 @@ PURPOSE = "thread.summary"
 RESULT_CHARS = 1_500  # of one tool's output, as the model sees it
 ARGUMENT_CHARS = 300
 PROSE_SHARE = 0.6  # of a summary; the rest is the ledger's
+ANSWER_SHARE = 4  # of a summariser's window one part in so many is for its answer
 _LEDGER_STEP = 0.8
+_LEAST_PIECE_TOKENS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +143,9 @@ def _ask(
 ) -> Sections | Flaw:
     sections: Sections | Flaw = Flaw("nothing-to-say")
     earlier = task.previous_text
-    fixed = count(running_summary.INSTRUCTIONS) + prose_tokens * 2 + 64
-    room = max(256, window_tokens - fixed - count(earlier))
+    answer = min(prose_tokens, window_tokens // ANSWER_SHARE)
+    fixed = count(running_summary.INSTRUCTIONS) + answer + max(answer, count(earlier))
+    room = max(_LEAST_PIECE_TOKENS, window_tokens - fixed - _LEAST_PIECE_TOKENS)
     for piece in _pieces(lines_of(task.entries), room, count):
         request = Request(
             purpose=PURPOSE,
@@ -150,7 +153,7 @@ def _ask(
                 ModelMessage("system", running_summary.INSTRUCTIONS),
                 ModelMessage("user", running_summary.prompt(earlier, piece)),
             ),
-            max_output_tokens=prose_tokens,
+            max_output_tokens=answer,
             source_text=f"{earlier}\n{piece}".strip(),
             idempotency_key=task.key or None,
         )

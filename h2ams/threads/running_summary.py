@@ -113,7 +113,9 @@ def is_scaffold(text: str) -> bool:
 # ---------------------------------------------------------------- reading a model's answer
 
 _THINKING = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
-_HEADING = re.compile(r"^\s{0,3}(?:#{1,6}\s*|\*\*)(?P<title>[^#*:\n]{2,40}?)\s*(?:\*\*)?\s*:?\s*$")
+_HEADING = re.compile(
+    r"^\s{0,3}(?:#{1,6}\s*|\*\*)(?P<title>[^#*:\n]{2,40}?)\s*:?\s*(?:\*\*)?\s*:?\s*$"
+)
 _BULLET = re.compile(r"^\s*(?:[-*•·]|\d{1,3}[.)])\s+")
 _HTML = re.compile(r"^\s*<(?:!doctype|html|head|body)\b", re.IGNORECASE)
 _EMPTY = re.compile(

@@ -281,7 +281,8 @@ def assemble(window: Window, asked: Asked) -> Context:
     memory = _memory(window, asked, choice)
     pinned = None if asked.new else last_user_entry(window)
     head, tail = _rows(window, asked, choice, pinned)
-    tail = _within_image_bytes(tail, asked, choice)
+    rows = _within_image_bytes([*head, *tail], asked, choice, pinned)
+    head, tail = rows[: len(head)], rows[len(head) :]
     shown = [*head, *([summary] if summary else []), *tail]
     sent = _mended(shown, memory, asked, window)
     return _context(window, asked, sent, head, tail, memory, parts, choice)
@@ -430,23 +431,24 @@ def cut_middle(text: str, most_chars: int) -> str:
     return head + _CUT_NOTICE.format(count=len(text) - len(head) - len(tail)) + tail
 
 
-def _within_image_bytes(tail: list[Entry], asked: Asked, choice: _Choice) -> list[Entry]:
-    """``tail`` with images within the bound: of the oldest ones a line stays."""
+def _within_image_bytes(
+    rows: list[Entry], asked: Asked, choice: _Choice, pinned: Entry | None
+) -> list[Entry]:
+    """``rows`` with images within the bound: of the oldest ones a line stays."""
     new = image_bytes(asked.new.message) if asked.new else 0
-    total = new + sum(image_bytes(entry.message) for entry in tail)
-    kept = list(tail)
-    for at, entry in enumerate(tail):
+    total = new + sum(image_bytes(entry.message) for entry in rows)
+    kept = list(rows)
+    for at, entry in enumerate(rows):
         if total <= asked.limits.image_bytes:
             break
         size = image_bytes(entry.message)
-        if not size or entry.message.sealed:
+        if not size or entry is pinned:
             continue
         edited = shapes.edit(entry.message, Edits(image=_no_image))
         tokens = count_message(edited, asked.count)
-        if edited.original is entry.message.original or tokens > entry.tokens:
+        if edited is entry.message or tokens > entry.tokens:
             continue
         kept[at] = replace(entry, message=edited, tokens=tokens)
-        choice.room += entry.tokens - tokens
         choice.shortened.append(entry.id)
         total -= size
     return kept

@@ -63,7 +63,8 @@ def entries(messages: Iterable[Any], start: int = 1) -> tuple[Entry, ...]:
 
 def recount(context: Context) -> int:
     """What a prompt costs, counted from the messages that would be sent and nothing else."""
-    total = sum(count_message(shapes.read(each, context.shape), COUNT) for each in context.messages)
+    read = [shapes.read(each, default=context.shape) for each in context.messages]
+    total = sum(count_message(each, COUNT) for each in read)
     if context.shape == "anthropic" and context.system:
         total += COUNT(context.system) + 4
     return total + sum(part.tokens for part in context.receipt.parts if part.name == "tools")
