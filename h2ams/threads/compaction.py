@@ -162,7 +162,7 @@ class Compactor:
         seen = self.load(thread)
         entries = (*seen.window.head, *seen.window.entries)
         tokens = seen.window.tokens
-        last = max(entries, key=lambda entry: entry.seq, default=None)
+        last = max(entries, key=lambda entry: entry.seq, default=_boundary_of(seen))
         if last is None:
             return Compaction("nothing-to-fold", tokens, tokens)
         work = _Pass(self, seen, Limits(1 << 30, 0), "restart", False)
@@ -249,7 +249,7 @@ class _Pass:
     def flush_before(self, entries: tuple[Entry, ...], boundary: Entry) -> Compaction | None:
         """Flush what no flush has seen; an outcome where the pass may not go on without."""
         parts = self.parts
-        if parts.flush is None or parts.flush_mode == "off":
+        if parts.flush is None or parts.flush_mode == "off" or not entries:
             return None
         thread = self.seen.info.id
         new = unflushed(entries, parts.store.states(thread, "flush"))
@@ -431,6 +431,14 @@ class _Pass:
             flush_error=self.flush_error,
             abandoned=self.abandoned,
         )
+
+
+def _boundary_of(seen: View) -> Entry | None:
+    """The row that the newest summary ends with, where nothing has been said since."""
+    if seen.summary is None:
+        return None
+    nothing = shapes.make("openai-chat", "user", "")
+    return Entry(seen.summary.boundary, seen.summary.boundary_seq, nothing, 0)
 
 
 def _uuid(*parts: str) -> str:

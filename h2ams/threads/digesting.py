@@ -25,9 +25,11 @@ EXTRACTIVE = "extractive"  # the built-in; also the name of the transport that d
 PURPOSE = "thread.summary"
 RESULT_CHARS = 1_500  # of one tool's output, as the model sees it
 ARGUMENT_CHARS = 300
-PROSE_SHARE = 0.6  # of a summary; the rest is the ledger's
+PROSE_SHARE = 0.6  # of a summary that a model writes; the rest is the ledger's
+LEDGER_SHARE = 0.92  # of one that is made without a model, at most
 ANSWER_SHARE = 4  # of a summariser's window one part in so many is for its answer
-_LEDGER_STEP = 0.8
+LEAST_TASK_CHARS = 80
+_LEDGER_STEP = 0.95
 _LEAST_PIECE_TOKENS = 64
 
 
@@ -89,27 +91,38 @@ def digest_of(
     ``tokens_of`` counts a summary as it stands in a prompt. ``ModelError`` passes through.
     """
     ledger = harvested(task.entries, task.ledger, task.ledger_chars)
-    prose_tokens = min(task.prose_tokens, int(task.cap_tokens * PROSE_SHARE))
-    invented: tuple[str, ...] = ()
     if model is None or model.name == EXTRACTIVE:
-        whole = outline(said_in(task.entries), task.previous, ledger)
-        sections = fit(whole, lambda each: tokens_of(each.text, Ledger()) <= prose_tokens)
-    else:
-        asked = _ask(task, model, prose_tokens, count, window_tokens)
-        if isinstance(asked, Flaw):
-            return asked
-        sections, invented = running_summary.supported(asked, _stated(task))
-        if tokens_of(sections.text, Ledger()) > max(prose_tokens, task.cap_tokens * 4 // 5):
-            return Flaw("too-long")
-    ledger = _within(ledger, sections, task.cap_tokens, tokens_of)
+        return _built_in(task, ledger, tokens_of)
+    prose_tokens = min(task.prose_tokens, int(task.cap_tokens * PROSE_SHARE))
+    asked = _ask(task, model, prose_tokens, count, window_tokens)
+    if isinstance(asked, Flaw):
+        return asked
+    sections, invented = running_summary.supported(asked, _stated(task))
+    if tokens_of(sections.text, Ledger()) > max(prose_tokens, task.cap_tokens * 4 // 5):
+        return Flaw("too-long")
+    ledger = _within(ledger, sections.text, task.cap_tokens, tokens_of)
     return Digest(sections, ledger, tokens_of(sections.text, ledger), invented)
 
 
+def _built_in(task: Task, ledger: Ledger, tokens_of: Callable[[str, Ledger], int]) -> Digest:
+    """Without a model the ledger knows best: it comes first, but for the task that is at hand."""
+    said = said_in(task.entries)
+    at_hand = outline(said, task.previous, Ledger()).active_task
+    least = Sections(active_task=tuple(clip(line, LEAST_TASK_CHARS) for line in at_hand))
+    room = task.cap_tokens - tokens_of(least.text, Ledger()) + tokens_of("", Ledger())
+    room = min(room, int(task.cap_tokens * LEDGER_SHARE))
+    ledger = _within(ledger, "", room, tokens_of)
+    most = min(task.cap_tokens, tokens_of("", ledger) + task.prose_tokens)
+    whole = outline(said, task.previous, ledger)
+    sections = fit(whole, lambda each: tokens_of(each.text, ledger) <= most)
+    ledger = _within(ledger, sections.text, task.cap_tokens, tokens_of)
+    return Digest(sections, ledger, tokens_of(sections.text, ledger))
+
+
 def _within(
-    ledger: Ledger, sections: Sections, cap_tokens: int, tokens_of: Callable[[str, Ledger], int]
+    ledger: Ledger, text: str, cap_tokens: int, tokens_of: Callable[[str, Ledger], int]
 ) -> Ledger:
-    """``ledger``, as much of it as the summary's cap leaves room for."""
-    text = sections.text
+    """``ledger``, as much of it as ``cap_tokens`` leaves room for beside ``text``."""
     most = len(ledger.text)
     while ledger.entries and tokens_of(text, ledger) > cap_tokens:
         most = int(most * _LEDGER_STEP)

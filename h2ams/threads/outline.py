@@ -34,6 +34,10 @@ _DECIDED = re.compile(
 )
 
 
+# What a line is worth by its section, beside what it tells: "resolved" grows for ever.
+_WEIGHT = {"resolved": 0, "files": 1, "pending": 2, "decisions": 5, "constraints": 5}
+
+
 @dataclass(frozen=True, slots=True)
 class Said:
     """One message as the summary sees it: who, and the visible text (redacted, scrubbed)."""
@@ -88,7 +92,7 @@ def fit(sections: Sections, fits: Callable[[Sections], bool]) -> Sections:
     while not fits(sections):
         names = ("resolved", "pending", "decisions", "files", "constraints")
         lines = [
-            (telling(line), at, name)
+            (_WEIGHT[name] + telling(line), at, name)
             for name in names
             for at, line in enumerate(getattr(sections, name))
         ]
@@ -100,7 +104,7 @@ def fit(sections: Sections, fits: Callable[[Sections], bool]) -> Sections:
             name: tuple(
                 line
                 for at, line in enumerate(getattr(sections, name))
-                if (telling(line), at, name) not in gone
+                if (_WEIGHT[name] + telling(line), at, name) not in gone
             )
             for name in names
         }

@@ -32,6 +32,7 @@ _ROW = (
     " boundary_seq, first_seq, origin, valid"
 )
 _INSERT = f"INSERT INTO thread_rows (thread, {_ROW}) VALUES (?{', ?' * 15})"
+EDITED = "edited"  # the origin of a message row that a person has changed
 TABLES = (
     """CREATE TABLE IF NOT EXISTS threads (
         no {serial},
@@ -194,7 +195,9 @@ class SqlThreadStore(ABC):
                 id = message.id or derived_id(thread, position, message.payload)
                 known = self._by_id(no, id)
                 if known is not None and known.kind == "message":
-                    if known.payload != message.payload:
+                    # A derived id is that of the text as it was first said: what a person made of
+                    # it since stays, also when the first text is delivered once more.
+                    if message.id and known.origin != EDITED and known.payload != message.payload:
                         raise ConflictError(f"thread {thread} has another message {id}")
                     rows.append(known)
                     position += 1
@@ -342,11 +345,11 @@ class SqlThreadStore(ABC):
                 (no, row.seq, row.seq),
             )
             self._all(
-                "UPDATE thread_rows SET payload = ?, shape = ?, role = ?, tokens = ?, encoding = ?"
-                " WHERE thread = ? AND seq = ?",
+                "UPDATE thread_rows SET payload = ?, shape = ?, role = ?, tokens = ?, encoding = ?,"
+                " origin = ? WHERE thread = ? AND seq = ?",
                 (
                     to_json(message.payload), message.shape, message.role, message.tokens,
-                    message.encoding, no, row.seq,
+                    message.encoding, EDITED, no, row.seq,
                 ),
             )  # fmt: skip
             for each in covering:

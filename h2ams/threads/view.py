@@ -106,14 +106,14 @@ def summary_tokens(text: str, ledger: Ledger, count: Callable[[str], int]) -> in
 
 
 def sections_of(row: Row | None) -> Sections:
-    """The sections that a summary row holds; a text that a person wrote is what was resolved."""
+    """The sections that a summary row holds; what a person wrote counts as decided."""
     if row is None:
         return Sections()
     found = row.payload.get("sections")
     if isinstance(found, dict):
         return Sections(**{name: tuple(lines) for name, lines in found.items()})
     lines = str(row.payload.get("text", "")).splitlines()
-    return Sections(resolved=tuple(line.strip("-*# \t") for line in lines if line.strip("-*# \t")))
+    return Sections(decisions=tuple(line.strip("-*# \t") for line in lines if line.strip("-*# \t")))
 
 
 def ledger_of(row: Row | None) -> Ledger:

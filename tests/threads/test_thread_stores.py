@@ -204,6 +204,16 @@ def test_an_edit_takes_back_the_summaries_that_cover_the_row(store: ThreadStore)
         store.edit("t1", "nobody", message("x"))
 
 
+def test_an_edit_stays_when_the_first_text_is_delivered_once_more(store: ThreadStore) -> None:
+    ids = with_thread(store, "one", "two")
+    store.append("t1", [message("three", id="m3")])
+    store.edit("t1", ids[0], message("ONE"))
+    store.edit("t1", "m3", message("THREE", id="m3"))
+    again = [message("one"), message("two"), message("three", id="m3")]
+    assert store.append("t1", again, at=0).new == frozenset()
+    assert texts(store) == ["ONE", "two", "THREE"]
+
+
 def test_a_summary_of_rows_that_were_edited_meanwhile_is_not_added(store: ThreadStore) -> None:
     ids = with_thread(store, *"abcd")
     before = store.load("t1").info.edits
