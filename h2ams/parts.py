@@ -28,6 +28,7 @@ from h2ams.settings import Settings
 
 if TYPE_CHECKING:
     from h2ams.memory.store import Store
+    from h2ams.threads.context_engine import ContextEngine
     from h2ams.tokens import TokenCounter
 
 INDEX_FILE = "index.db"
@@ -126,6 +127,8 @@ class Parts:
         return self._root.state
 
     def close(self) -> None:
+        if "threads" in self.__dict__:
+            self.threads.store.close()
         with self._index.lock:
             with suppress(sqlite.Error, H2amsError):  # hygiene: it can wait for the next time
                 self._index.tidy()
@@ -143,6 +146,24 @@ class Parts:
         from h2ams.memory.store import Store
 
         return Store(self._root, self.settings, clock=self._now)
+
+    @functools.cached_property
+    def threads(self) -> ContextEngine:
+        """The conversations of this folder (``<state>/threads.db``); opened when first needed."""
+        return self.open_threads(self._root.state_path("threads.db"))
+
+    def open_threads(self, place: str) -> ContextEngine:
+        """The conversations at ``place``: a file, or an address of PostgreSQL. Close its store."""
+        from h2ams.threads.context_engine import ContextEngine
+        from h2ams.upkeep.thread_folder import open_store
+
+        return ContextEngine(
+            open_store(place), settings=self.settings, counter=self.tokens, now=self._time
+        )
+
+    def _time(self) -> str:
+        moment = self._now().astimezone(UTC).isoformat(timespec="milliseconds")
+        return moment.replace("+00:00", "Z")
 
     @property
     def tokens(self) -> TokenCounter:

@@ -165,13 +165,19 @@ class ContextEngine:
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """One thread with the budgets of one host. Holds no state of its own."""
+    """One thread with the budgets of one host. Holds no state of its own.
+
+    ``memory`` stands before the engine's own; ``readable`` are the scopes whose threads may be
+    searched (None: all).
+    """
 
     engine: ContextEngine
     id: str
     limits: Limits
     shape: Shape | None = None
     notes: tuple[str, ...] = ()
+    memory: MemorySource | None = None
+    readable: tuple[str, ...] | None = None
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -234,8 +240,11 @@ class Thread:
     def search(
         self, query: str, *, scopes: Sequence[str] | None = None, limit: int = 10
     ) -> tuple[PastHit, ...]:
-        """What was said in other threads: of ``scopes``, or of all for the owner."""
-        return past_chats(self.engine.store, query, scopes=scopes, but=self.id, limit=limit)
+        """What was said in other threads that may be read, or in those of ``scopes`` alone."""
+        allowed = self.readable
+        if scopes is not None:
+            allowed = tuple(each for each in scopes if allowed is None or each in allowed)
+        return past_chats(self.engine.store, query, scopes=allowed, but=self.id, limit=limit)
 
     def context(
         self,
@@ -254,7 +263,7 @@ class Thread:
         if read is not None and record:
             self.engine.store.append(self.id, self._read([read.original]))
             read = None
-        return self._context(read, (), memory or self.engine.memory, compact)
+        return self._context(read, (), memory or self.source, compact)
 
     def turn(self, message: Any = None) -> Turn:
         """A growing turn: messages are kept in the process until a checkpoint or its end."""
@@ -262,6 +271,11 @@ class Thread:
         if message is not None:
             turn.append(message)
         return turn
+
+    @property
+    def source(self) -> MemorySource | None:
+        """Where recalled text comes from."""
+        return self.memory or self.engine.memory
 
     # -- assembling ------------------------------------------------------------------------------
 
@@ -353,7 +367,7 @@ class Turn:
     def context(self, *, memory: MemorySource | None = None) -> Context:
         """The prompt for what the turn has come to; the same object while nothing has changed."""
         thread = self.thread
-        source = memory or thread.engine.memory
+        source = memory or thread.source
         seen = thread.engine.load(thread.id)
         waiting = sum(entry.tokens for entry in self._growing)
         if thread._is_over(seen, waiting, source):

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from h2ams.threads.unit import Entry, Unit, units
 from h2ams.threads.window import Limits, Window, last_user_entry
 
+_GIVEN_UP = 0.5  # of the tail, at most, so that it begins with a question
+
 
 @dataclass(frozen=True, slots=True)
 class Cut:
@@ -74,10 +76,28 @@ def cut(window: Window, limits: Limits, *, has_new: bool) -> Cut:
 
 
 def _tail_start(grouped: Sequence[Unit], most_tokens: int) -> int:
-    """The place of the first unit of the tail: the newest always, more while they fit."""
+    """The place of the first unit of the tail: the newest always, more while they fit.
+
+    The tail begins with what a person says where that is possible, so that no answer is parted from
+    its question: an answered question in the summary reads as if it were still to be done.
+    """
     left = most_tokens
     start = len(grouped)
     while start > 0 and (start == len(grouped) or grouped[start - 1].tokens <= left):
         start -= 1
         left -= grouped[start].tokens
-    return start
+    if start == 0 or start == len(grouped) or grouped[start].has_user_turn:
+        return start
+    skipped = 0
+    for at in range(start, len(grouped)):
+        if grouped[at].has_user_turn:
+            return at
+        skipped += grouped[at].tokens
+        if skipped > most_tokens * _GIVEN_UP:
+            break
+    question = grouped[start - 1]
+    return (
+        start - 1
+        if question.has_user_turn and question.tokens <= left + most_tokens // 10
+        else (start)
+    )

@@ -388,6 +388,7 @@ def _fits(unit: Unit, choice: _Choice, pinned: Entry | None) -> bool:
 
 def _head(window: Window, choice: _Choice, pinned: Entry | None) -> list[Entry]:
     cost = sum(entry.tokens for entry in window.head if entry is not pinned)
+    cost += sum(len(unit.open_calls) for unit in units(window.head)) * choice.notice_tokens
     if cost <= choice.room:
         choice.room -= cost
         return list(window.head)
@@ -508,9 +509,9 @@ def _context(
     notices = sum(count_message(each, asked.count) for each in messages) - sum(
         part.tokens for part in listed if part.name not in ("system", "tools")
     )
-    if notices > 0 and tail:  # what mending added
-        grown = replace(parts["tail"], tokens=parts["tail"].tokens + notices)
-        parts["tail"] = grown
+    if notices > 0:  # what mending added
+        name: PartName = "tail" if tail else "first-turn"
+        parts[name] = replace(parts[name], tokens=parts[name].tokens + notices)
         listed = tuple(parts.values())
     total = sum(part.tokens for part in listed)
     assert total <= asked.limits.budget_tokens, (total, asked.limits)

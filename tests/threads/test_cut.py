@@ -41,6 +41,19 @@ def test_head_and_tail_stay_and_the_middle_is_folded() -> None:
     assert 0.3 * 2_000 < sum(entry.tokens for entry in tail) <= 0.4 * 2_000
 
 
+def test_the_tail_begins_with_a_question_so_that_no_answer_stands_alone() -> None:
+    for shift in range(6):
+        messages = [*chat(30), user("short " * (1 + 9 * shift)), assistant("x"), *chat(4)]
+        found = divided(messages)
+        assert found.boundary is not None
+        following = entries(messages)[found.boundary.seq]
+        assert following.message.role == "user"
+    loop: list[Any] = [*chat(30), user("the long one")]
+    for n in range(30):
+        loop += [assistant("", (f"x{n}", "run", "{}")), tool(f"x{n}", "output " * 60)]
+    assert divided(loop).boundary is not None  # a long turn is cut all the same
+
+
 def test_the_first_turn_folds_on_the_second_pass() -> None:
     found = divided(chat(40), summarised=True)
     assert ids(found)[:2] == ["r1", "r2"] and found.covers_start

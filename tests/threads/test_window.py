@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -38,7 +39,7 @@ def summary(text: str = "## Resolved\n- the reader works") -> SummaryInWindow:
 
 
 def window(messages: list[Any], head: int = 0, **more: Any) -> Window:
-    rows = entries(messages)
+    rows = tuple(replace(entry, id=f"r{entry.seq}") for entry in entries(messages))
     more.setdefault("system", SYSTEM)
     tokens = COUNT(more["system"]) + MESSAGE_TOKENS if more["system"] else 0
     return Window("t1", system_tokens=tokens, head=rows[:head], entries=rows[head:], **more)
