@@ -248,18 +248,21 @@ class SqlThreadStore(ABC):
             rows = [row for row in behind if row.kind == "message"]
             if summary is not None:
                 rows = [*self._before_and_carried(no, summary), *rows]
-            breaker = self._select(
-                "thread = ? AND kind = 'state' AND name = 'breaker' ORDER BY seq DESC LIMIT 1",
-                (no,),
-            )
+            of_kind = "thread = ? AND kind = 'state' AND name = 'breaker'"
+            newest = f"SELECT seq FROM thread_rows WHERE {of_kind} ORDER BY seq DESC LIMIT 1"
+            breaker = self._select(f"thread = ? AND seq = ({newest})", (no, no))
         states = tuple(row for row in behind if row.name == "prepass")
         return Stored(info, summary, tuple(rows), states, breaker[0] if breaker else None)
 
     def _newest_summary(self, no: int) -> Row | None:
+        of_thread = "thread = ? AND kind = 'summary' AND valid = 1"
+        # By the index alone to the boundary: sorting would read every summary there ever was.
+        boundary = (
+            f"SELECT boundary_seq FROM thread_rows WHERE {of_thread}"
+            " ORDER BY boundary_seq DESC LIMIT 1"
+        )
         found = self._select(
-            "thread = ? AND kind = 'summary' AND valid = 1"
-            " ORDER BY boundary_seq DESC, seq DESC LIMIT 1",
-            (no,),
+            f"{of_thread} AND boundary_seq = ({boundary}) ORDER BY seq DESC LIMIT 1", (no, no)
         )
         return found[0] if found else None
 

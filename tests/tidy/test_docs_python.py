@@ -32,7 +32,14 @@ def test_every_public_method_of_memory_is_mentioned() -> None:
     assert [name for name in names if not re.search(rf"[`.]{name}\b", text)] == []
 
 
-@pytest.mark.parametrize(("page", "least"), [(PAGE, 5), (README, 1)], ids=["python.md", "README"])
+THREADS = ROOT / "docs" / "threads.md"
+
+
+@pytest.mark.parametrize(
+    ("page", "least"),
+    [(PAGE, 5), (README, 1), (THREADS, 2)],
+    ids=["python.md", "README", "threads.md"],
+)
 def test_the_snippets_run_and_print_what_the_page_shows(
     page: Path, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
