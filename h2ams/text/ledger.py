@@ -86,12 +86,12 @@ def _lines(entries: Iterable[str]) -> Iterator[str]:
         else:
             plain.append(entry)
     yield from (f"- {each}" for each in plain)
-    for label, group in groups.items():
+    for shared, group in groups.items():
         if len(group) == 1:
             yield f"- {group[0]}"
         else:
-            yield label
-            yield from (f"- {each[len(label) :].strip()}" for each in group)
+            yield shared
+            yield from (f"- {each[len(shared) :].strip()}" for each in group)
 
 
 def _unlabelled(lines: Iterable[str]) -> Iterator[str]:
