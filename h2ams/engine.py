@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from h2ams.active.turn import Turn
     from h2ams.index.verify import Verification
     from h2ams.memory.store import WriteResult
+    from h2ams.threads.context_engine import Thread
+    from h2ams.threads.message import Shape
     from h2ams.upkeep.doctor import DoctorReport
     from h2ams.upkeep.status import Status
 
@@ -300,6 +302,43 @@ class Memory(Parts):
         with self._index.lock, self._index.reading() as connection:
             gate = self._guard.gate(connection, access)
             self._turn(connection, gate, access).touch(known)
+
+    def thread(
+        self,
+        id: str,
+        *,
+        access: Access | None = None,
+        system: str | None = None,
+        scope: str | None = None,
+        window: int | None = None,
+        reserve: int | None = None,
+        tools: int | Sequence[object] = 0,
+        shape: Shape | None = None,
+        create: bool = True,
+    ) -> Thread:
+        """The conversation called ``id``: ``thread(id).context(message)`` is the context call.
+
+        Its recalled part is the block that ``access`` sees. A new thread belongs to the session or
+        chat of ``access``, or to ``scope``. See docs/threads.md.
+        """
+        from h2ams.upkeep.thread_folder import open_thread
+
+        def memory(query: str, budget: int) -> str:
+            return self.context(query, access=access, budget=budget).text
+
+        return open_thread(
+            self.threads,
+            id,
+            access=access,
+            memory=memory,
+            system=system,
+            scope=scope,
+            window=window,
+            reserve=reserve,
+            tools=tools,
+            shape=shape,
+            create=create,
+        )
 
     # -- index and hygiene: the owner's ----------------------------------------------------------
 

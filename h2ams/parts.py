@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from h2ams.memory.store import Store
     from h2ams.stacks.compress import AttemptRecord, Compressor
     from h2ams.stacks.workflow import Workflow
+    from h2ams.threads.context_engine import ContextEngine
     from h2ams.tokens import TokenCounter
     from h2ams.upkeep.scopes import Scopes
 
@@ -160,6 +161,8 @@ class Parts:
         return self._root.state
 
     def close(self) -> None:
+        if "threads" in self.__dict__:
+            self.threads.store.close()
         with self._index.lock:
             with suppress(sqlite.Error, H2amsError):  # hygiene: it can wait for the next time
                 self._index.tidy()
@@ -203,6 +206,7 @@ class Parts:
         from h2ams.index.owned import IndexState
         from h2ams.memory.kept_state import KeptState
         from h2ams.stacks.folder import StackState
+        from h2ams.upkeep.thread_folder import FILE, ThreadState
 
         index = IndexState(
             self._index, self._syncer, folders=self._lifecycle.folders, heal=self._heal
@@ -211,6 +215,7 @@ class Parts:
             KeptState(self._root, self.settings, index.scope_names),
             ActiveState(self._root),
             StackState.below(self._root),
+            ThreadState(self._root.state_path(FILE), lambda: self.threads.store),
             index,  # last: it erases what the others deleted from the same database file
         )
 
@@ -248,6 +253,24 @@ class Parts:
             cold_copy=cold_copy,
             create=create,
         )
+
+    @functools.cached_property
+    def threads(self) -> ContextEngine:
+        """The conversations of this folder (``<state>/threads.db``); opened when first needed."""
+        return self.open_threads(self._root.state_path("threads.db"))
+
+    def open_threads(self, place: str) -> ContextEngine:
+        """The conversations at ``place``: a file, or an address of PostgreSQL. Close its store."""
+        from h2ams.threads.context_engine import ContextEngine
+        from h2ams.upkeep.thread_folder import open_store
+
+        return ContextEngine(
+            open_store(place), settings=self.settings, counter=self.tokens, now=self._time
+        )
+
+    def _time(self) -> str:
+        moment = self._now().astimezone(UTC).isoformat(timespec="milliseconds")
+        return moment.replace("+00:00", "Z")
 
     @property
     def tokens(self) -> TokenCounter:

@@ -76,6 +76,20 @@ class Settings:
     compress_timeout_ms: int = 60_000  # each wait for an HTTP compressor, and its whole body
     compress_attempts_count: int = 3
 
+    # Threads; shares are of what the window leaves beside reserve, system prompt and tools.
+    thread_window_tokens: int = 32_000  # the model's window, where the host does not say
+    thread_reserve_tokens: int = 4_000  # kept free for the answer
+    thread_tail_share: float = 0.40  # freshest messages that a compaction leaves verbatim
+    thread_head_share: float = 0.10  # the first turn, as long as it is not summarised
+    thread_summary_share: float = 0.20  # the running summary with its ledger, at most
+    thread_summary_tokens: int = 2_000  # of its prose, at most
+    thread_ledger_chars: int = 6_000  # of its ledger, at most
+    thread_memory_share: float = 0.15  # the memory block, at most
+    thread_min_reclaim_tokens: int = 1_000  # a pre-pass that frees less is not worth a cold cache
+    thread_min_saving: float = 0.10  # a compaction that saves less counts as a strike
+    thread_image_bytes: int = 20_000_000  # of all images in one prompt
+    thread_summariser_window_tokens: int = 8_000  # of the model that summarises
+
     # Watching.
     watch_debounce_ms: int = 150
     watch_poll_ms: int = 1_000  # where the platform gives no events

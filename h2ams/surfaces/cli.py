@@ -47,6 +47,7 @@ COMMANDS = {
     "watch": ("cli_index", "keep the index up to date until interrupted"),
     "verify": ("cli_index", "compare the index with the files"),
     "doctor": ("cli_index", "look for problems in the files; --fix repairs what can be"),
+    "thread": ("cli_thread", "conversations: list, new, append, show, context, compact, restart …"),
     "scope": ("cli_scope", "list, delete, rename, clone or migrate whole scopes"),
     "stack": ("cli_stack", "exchange stacks: list, show, plan, compress, restore"),
 }

@@ -154,6 +154,41 @@ def test_the_documents_of_index_and_folder(run: Runner) -> None:
     assert list(run("config", "recall-limit-count")["settings"]) == ["recall_limit_count"]
 
 
+def test_the_documents_of_threads(run: Runner) -> None:
+    run("init")
+    assert run("thread", "new", "t1", "--system", "Be kind.")["created"] is True
+    assert run("thread", "new", "t1")["created"] is False
+    for n in range(12):
+        run("thread", "append", "t1", f"question {n} about tabs " * 20)
+        run("thread", "append", "t1", "--role", "assistant", f"answer {n} " * 30)
+    small = ("--window", "1600", "--reserve", "100")
+    context = run("thread", "context", "t1", "and now?", *small)
+    assert context["receipt"]["compaction"] == "compacted" and context["messages"]
+    shown = run("thread", "show", "t1")
+    for row in shown["rows"]:
+        check(row, SHAPES["thread-row"], "row")
+    assert sum(row["kind"] == "summary" for row in shown["rows"]) == 1
+    run("thread", "new", "t2")
+    assert run("thread", "search", "t2", "tabs")["hits"]
+    run("thread", "compact", "t1", "--force", *small)
+    assert run("thread", "restart", "t1", "afresh")["outcome"] == "restarted"
+    assert [each["id"] for each in run("thread", "list")["threads"]] == ["t1", "t2"]
+    assert run("thread", "delete", "t1")["deleted"] is True
+    large = run(
+        "thread",
+        "context",
+        "t2",
+        "word " * 900,
+        "--window",
+        "200",
+        "--reserve",
+        "0",
+        shape="error",
+        code=1,
+    )["error"]
+    assert (large["code"], large["limit"]) == ("overflow", 200) and large["needed"] > 900
+
+
 def test_the_document_of_watch(capsys: pytest.CaptureFixture[str]) -> None:
     def watch(*, on_sync: Any, report: Any, stop: threading.Event) -> None:
         report("watch-polling", "no events here")
