@@ -10,7 +10,7 @@ an edit of an existing segment happens where it stands, new segments go to the c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
@@ -20,6 +20,8 @@ from h2ams.errors import ConflictError, ReadOnlyError
 from h2ams.files import Root
 from h2ams.memory import folders as on_disk
 from h2ams.memory import segment as segments
+from h2ams.memory.absorb import Absorbed, Absorbing, Journal
+from h2ams.memory.consolidation import Held
 from h2ams.memory.draft import Draft, check_segment, draft
 from h2ams.memory.forget import Forgetting
 from h2ams.memory.forgotten import Keep, UndoRecord
@@ -46,6 +48,7 @@ from h2ams.memory.scope_files import WriteResult as WriteResult
 from h2ams.memory.segment import Document, Entry, Segment
 from h2ams.memory.summaries import Summaries
 from h2ams.memory.summary import Summary
+from h2ams.memory.validation import Change
 from h2ams.memory.values import Problem, format_time
 from h2ams.settings import Settings
 from h2ams.tokens import TokenCounter
@@ -75,6 +78,7 @@ class Store:
         self._summaries = Summaries(
             root, settings, self._files, self._keep, clock=clock, counter=counter
         )
+        self._absorbing = Absorbing(root, settings, self._files, clock=clock)
 
     # Places
 
@@ -364,6 +368,28 @@ class Store:
             expected=expected,
             actual=actual,
         )
+
+    # Taking in what was extracted
+
+    def absorb(
+        self,
+        scope: Scope,
+        changes: Sequence[Change],
+        *,
+        now: str | None = None,
+        journal: Journal | None = None,
+        dry_run: bool = False,
+    ) -> Absorbed:
+        """Apply validated changes of one scope: merged with what is there, all or nothing.
+
+        ``now`` (ISO) dates what no cited message dates. ``journal`` gets every file before and
+        after, directly before the first is touched. Errors as in ``update``.
+        """
+        return self._absorbing.absorb(scope, changes, now=now, journal=journal, dry_run=dry_run)
+
+    def held(self, scope: Scope) -> tuple[tuple[Held, ...], tuple[Held, ...]]:
+        """The segments of a scope and those of its archive, as ``consolidation`` takes them."""
+        return self._absorbing.held(scope)
 
     # Forgetting
 
