@@ -226,6 +226,10 @@ class Root:
         finally:
             lock.release()
 
+    def lock_file(self, name: str) -> str:
+        """Absolute path of the file behind the lock ``name``: what a ``LockTimeoutError`` names."""
+        return self._lock_path(name)
+
     def _lock_path(self, name: str) -> str:
         folded = unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
         readable = re.sub(r"[^\w.-]", "+", folded)[:40].strip(".")

@@ -46,7 +46,7 @@ from h2ams.memory.scope_files import (
 )
 from h2ams.memory.scope_files import WriteResult as WriteResult
 from h2ams.memory.segment import Document, Entry, Segment
-from h2ams.memory.summaries import Summaries
+from h2ams.memory.summaries import Summaries, SummaryJournal
 from h2ams.memory.summary import Summary
 from h2ams.memory.validation import Change
 from h2ams.memory.values import Problem, format_time
@@ -96,6 +96,10 @@ class Store:
         Those of a redirect's target come before those of the redirected topic itself.
         """
         return tuple(folder for folder, _ in self._files.folders(scope))
+
+    def home(self, scope: Scope) -> str:
+        """The folder that new text of ``scope`` goes to, existing or not."""
+        return on_disk.home(self._root, self.canonical(scope))
 
     def check_creatable(self, scope: Scope) -> None:
         """``ScopeError`` where an id differs from an existing one only by case or Unicode form."""
@@ -382,8 +386,7 @@ class Store:
     ) -> Absorbed:
         """Apply validated changes of one scope: merged with what is there, all or nothing.
 
-        ``now`` (ISO) dates what no cited message dates. ``journal`` gets every file before and
-        after, directly before the first is touched. Errors as in ``update``.
+        ``now`` (ISO) dates what no message dates. ``journal`` gets every file before and after.
         """
         return self._absorbing.absorb(scope, changes, now=now, journal=journal, dry_run=dry_run)
 
@@ -442,10 +445,13 @@ class Store:
         basis: str | None = None,
         expect: str | None = None,
         dry_run: bool = False,
+        now: str | None = None,
+        journal: SummaryJournal | None = None,
     ) -> WriteResult:
         """Replace the scope's summary; other values in front of its text stay.
 
-        ``basis`` is the digest of the segments that it was made from.
+        ``basis`` is the digest of what it was made from, ``now`` (ISO) its date; ``journal`` gets
+        the file before and after.
         ``expect`` is the SHA-256 of the summary file, "" for "no file yet". ``LimitError`` over
         ``summary_tokens``; ``ConflictError`` where ``expect`` fails or somebody saved meanwhile.
         """
@@ -453,7 +459,14 @@ class Store:
         if not on_disk.existing(self._root, target):
             self.check_creatable(target)
         return self._summaries.write(
-            target, text, language, basis=basis, expect=expect, dry_run=dry_run
+            target,
+            text,
+            language,
+            basis=basis,
+            expect=expect,
+            dry_run=dry_run,
+            now=now,
+            journal=journal,
         )
 
 
