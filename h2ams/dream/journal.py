@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from h2ams.dream.records import (
@@ -25,7 +25,6 @@ from h2ams.dream.records import (
     Thread,
     Touched,
     UndoRecord,
-    belongs,
     mark_value,
     pass_value,
     plan_value,
@@ -171,34 +170,32 @@ class Journal:
 
     # -- sessions that go or change their name ---------------------------------------------------
 
-    def drop_owner(self, owner: Scope) -> int:
-        """Remove all that belongs to ``owner`` or lies below it; how many files that were."""
-        names = [name for name, value in self._all() if belongs(value, owner)]
-        names += [
-            name for name in self._names(DEBUG) if os.path.basename(name).startswith(_owner(owner))
-        ]
+    def owned_by(self, holds: Callable[[Scope], bool]) -> tuple[str, ...]:
+        """State files of threads, and undo records of scopes, that ``holds`` says yes to."""
+        found = [name for name, value in self._all() if holds(_scope_of(value))]
+        keys = {scope_key(_scope_of(value).text) for name, value in self._all() if name in found}
+        debug = self._names(DEBUG)
+        found += [name for name in debug if os.path.basename(name).partition("-")[0] in keys]
+        return tuple(found)
+
+    def drop(self, names: Iterable[str]) -> int:
+        """Remove state files for good; how many there were."""
         return self._remove(names)
 
-    def rename_owner(self, old: Scope, new: Scope) -> None:
-        """Everything of ``old`` is ``new``'s from now on. Undo records move with their paths."""
-        for name, value in list(self._all()):
-            if not belongs(value, old):
-                continue
-            moved = renamed(value, old.text, new.text)
-            folder = name.rpartition("/")[0]
-            scope = parse_scope(str(moved.get("scope", moved.get("thread"))))
-            if folder == UNDO:
-                target = _undo_name(moved["pass"], scope)
-            elif folder == PASSES:
-                target = name
-            else:
-                target = f"{folder}/{Thread(scope, moved['name']).key}.json"
-            self._save(target, moved)
-            if target != name:
-                self._remove([name])
-        self._remove(
-            name for name in self._names(DEBUG) if os.path.basename(name).startswith(_owner(old))
-        )
+    def rename_owner(self, holds: Callable[[Scope], bool], moved: Callable[[Scope], Scope]) -> None:
+        """Watermarks and passes go to the new name. What holds text of the old files ends here:
+        they are written anew under the new name, so no undo could tell them from a person's edit.
+        """
+        for name in self.owned_by(holds):
+            value = self._load(name) if name.startswith((MARKS, PASSES)) else None
+            if value is not None:
+                scope = moved(_scope_of(value))
+                made = renamed(value, _scope_of(value).text, scope.text)
+                target = f"{MARKS}/{Thread(scope, made['name']).key}.json"
+                self._save(target if name.startswith(MARKS) else name, made)
+                if name.startswith(PASSES) or target == name:
+                    continue
+            self._remove([name])
 
     def _all(self) -> Iterator[tuple[str, dict[str, Any]]]:
         for folder in (MARKS, PLANS, UNDO, PASSES):
@@ -252,8 +249,8 @@ class Journal:
         return count
 
 
-def _owner(scope: Scope) -> str:
-    return f"{scope_key(scope.text)}-"
+def _scope_of(value: Mapping[str, Any]) -> Scope:
+    return parse_scope(str(value.get("scope", value.get("thread"))))
 
 
 def _undo_name(pass_id: str, scope: Scope) -> str:

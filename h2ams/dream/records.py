@@ -85,11 +85,6 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
-def belongs(value: Mapping[str, Any], owner: Scope) -> bool:
-    named = str(value.get("scope", value.get("thread", "")))
-    return named == owner.text or named.startswith(f"{owner.text}/")
-
-
 def renamed(value: dict[str, Any], old: str, new: str) -> dict[str, Any]:
     """``value`` with ``old`` replaced at the beginning of scopes and paths, and nowhere else."""
 
@@ -104,10 +99,6 @@ def renamed(value: dict[str, Any], old: str, new: str) -> dict[str, Any]:
             made[key] = moved(made[key])
     if isinstance(made.get("scopes"), list):
         made["scopes"] = [moved(each) for each in made["scopes"]]
-    if isinstance(made.get("files"), list):
-        made["files"] = [{**each, "path": moved(each["path"])} for each in made["files"]]
-    if isinstance(made.get("changes"), list):
-        made["changes"] = [{**each, "scope": moved(each["scope"])} for each in made["changes"]]
     return made
 
 

@@ -26,6 +26,7 @@ from dream.dream_kit import (
 )
 
 from h2ams.dream.dreaming import PassReport, undo_pass
+from h2ams.dream.owned import DreamState
 from h2ams.dream.records import Thread
 from h2ams.errors import ConflictError, H2amsError, ModelError, NotFoundError
 from h2ams.files import Root
@@ -519,27 +520,49 @@ def test_only_the_newest_passes_are_kept_for_undo(tmp_path: Path) -> None:
 # -- sessions that go or are renamed ---------------------------------------------------------------
 
 
+def owned(folder: Path) -> DreamState:
+    return DreamState(Root(folder))
+
+
 def test_all_state_of_a_session_can_be_dropped(tmp_path: Path) -> None:
-    dream(tmp_path).run(THREAD, TALK)
-    dream(tmp_path).run(Thread(parse_scope("sessions/s2")), say("We decided on blue.", "x"))
-    assert journal(tmp_path).drop_owner(SESSION) > 0
+    dream(tmp_path, model_extractor(adds("SQLite it is.", scope="sessions/s1"))).run(
+        THREAD, TALK, keep_debug=True
+    )
+    other = Thread(parse_scope("sessions/s2"))
+    dream(tmp_path).run(other, say("We decided on blue.", "x"))
+    assert len(owned(tmp_path).list(SESSION)) == 4  # mark, pass, undo record, debug file
+    assert owned(tmp_path).delete(SESSION) == ()
     text = state_texts(tmp_path)
     assert "SQLite" not in text and "sessions/s1" not in text
+    assert owned(tmp_path).list(SESSION) == ()
     assert journal(tmp_path).mark(THREAD) is None
-    assert journal(tmp_path).mark(Thread(parse_scope("sessions/s2"))) is not None
+    assert journal(tmp_path).mark(other) is not None
 
 
-def test_all_state_of_a_session_follows_its_new_name(tmp_path: Path) -> None:
+def test_watermarks_and_passes_of_a_session_follow_its_new_name(tmp_path: Path) -> None:
     report = dream(tmp_path).run(THREAD, TALK)
     mark = journal(tmp_path).mark(THREAD)
     (tmp_path / "sessions/s1").rename(tmp_path / "sessions/s9")
     new = parse_scope("sessions/s9")
-    journal(tmp_path).rename_owner(SESSION, new)
+    for _ in range(2):  # it may be repeated
+        owned(tmp_path).rename(SESSION, new)
     assert journal(tmp_path).mark(Thread(new)) == mark
     assert journal(tmp_path).mark(THREAD) is None
     assert dream(tmp_path).run(Thread(new), TALK).outcome == "nothing-new"
-    undo(tmp_path, report.pass_id)
-    assert not (tmp_path / "sessions/s9/memory.md").exists()
+    assert journal(tmp_path).find_pass(report.pass_id).thread == "sessions/s9"  # type: ignore[union-attr]
+    assert [each.scope.text for each in journal(tmp_path).undo_records(report.pass_id)] == ["user"]
+
+
+def test_a_role_owns_its_part_of_every_session(tmp_path: Path) -> None:
+    vp = "sessions/s1/vp/ada"
+    dream(tmp_path, Scripted(lambda _: adds("Mine.", scope=vp))).run(
+        THREAD, say("one", "two", vp="ada")
+    )
+    ada = parse_scope("vp/ada")
+    assert len(owned(tmp_path).list(ada)) == 1
+    owned(tmp_path).rename(ada, parse_scope("vp/eve"))
+    assert owned(tmp_path).list(ada) == ()
+    assert journal(tmp_path).mark(THREAD) is not None
 
 
 def test_a_damaged_state_file_is_named_and_not_deleted(tmp_path: Path) -> None:
