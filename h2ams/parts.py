@@ -7,10 +7,11 @@ once, the dear ones (encoder, store) when they are first needed.
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
@@ -28,10 +29,14 @@ from h2ams.settings import Settings
 
 if TYPE_CHECKING:
     from h2ams.memory.store import Store
+    from h2ams.models.request import Model
     from h2ams.tokens import TokenCounter
+    from h2ams.upkeep.dreams import Dreams
 
 INDEX_FILE = "index.db"
 IGNORE_FILE = ".gitignore"
+
+_log = logging.getLogger(__name__)
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -143,6 +148,39 @@ class Parts:
         from h2ams.memory.store import Store
 
         return Store(self._root, self.settings, clock=self._now)
+
+    @functools.cached_property
+    def dreams(self) -> Dreams:
+        """Durable maintenance: passes over conversations, their undo, summaries. The owner's."""
+        from h2ams.upkeep.dreams import Dreams
+
+        return Dreams(
+            self._root,
+            self.store,
+            self._index,
+            self._guard,
+            self.settings,
+            counter=lambda: self.tokens,
+            clock=self._now,
+            model=lambda: self.model,
+            synced=self._follow,
+        )
+
+    @functools.cached_property
+    def model(self) -> Model | None:
+        """The language model that the environment names (``H2AMS_MODEL``); None without one."""
+        return config.open_model(self.settings)
+
+    def _follow(self, paths: Sequence[str]) -> None:
+        """Bring the index up to date with files that were just written, where it can be."""
+        if not paths:
+            return
+        try:
+            self._syncer.sync(paths, trusted=paths)
+        except sqlite.DAMAGED as error:
+            self._heal(error)
+        except (H2amsError, sqlite.Error, OSError) as error:  # the next sync or recall catches up
+            _log.warning("written, but the index could not follow: %s", error)
 
     @property
     def tokens(self) -> TokenCounter:

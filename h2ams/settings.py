@@ -85,6 +85,10 @@ class Settings:
     dream_instructions: str = "refuse"  # or "quote": text that commands the model
     dream_undo_count: int = 32  # passes that can be undone
 
+    # Language models, where one is named (docs/settings.md, "Models").
+    model_timeout_ms: int = 120_000  # of one attempt
+    model_attempts_count: int = 3  # the first one too
+
     # Watching.
     watch_debounce_ms: int = 150
     watch_poll_ms: int = 1_000  # where the platform gives no events

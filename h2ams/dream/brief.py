@@ -38,6 +38,7 @@ _ORIGINS = (
     "由 {count} 条记忆整理，{first} 至 {last}。",
     "Составлено из {count} записей, {first} — {last}.",
 )
+_ONE = ("segments", "segment")  # the English plural, and what stands for one
 _UNDATED_ORIGINS = (
     "Made from {count} segments.",
     "由 {count} 条记忆整理。",
@@ -76,8 +77,10 @@ def origin(held: Sequence[Held], language: str) -> str:
     days = sorted(day for each in held if (day := (each.segment.updated_at or "")[:10]))
     at = _LANGUAGES.get(language.partition("-")[0].lower(), 0)
     if not days:
-        return _UNDATED_ORIGINS[at].format(count=len(held))
-    return _ORIGINS[at].format(count=len(held), first=days[0], last=days[-1])
+        made = _UNDATED_ORIGINS[at].format(count=len(held))
+    else:
+        made = _ORIGINS[at].format(count=len(held), first=days[0], last=days[-1])
+    return made.replace(*_ONE) if len(held) == 1 else made
 
 
 def facts(held: Iterable[Held]) -> list[tuple[str, str]]:

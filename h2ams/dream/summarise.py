@@ -30,7 +30,7 @@ from h2ams.tokens import TokenCounter
 
 _TOKENS_PER_WORD = 2  # of any language: what a model is told, not what is enforced
 
-Status = Literal["written", "fresh", "hand-edited", "removed", "empty", "failed"]
+Status = Literal["written", "fresh", "stale", "hand-edited", "removed", "empty", "failed"]
 Journal = Callable[[Touched], None]
 
 
@@ -103,7 +103,7 @@ class Summariser:
         return tuple(done)
 
     def state(self, scope: Scope) -> tuple[Refreshed, ...]:
-        """Every existing summary of ``scope``: fresh, hand-edited, or (``empty``) stale."""
+        """Every existing summary of ``scope``: fresh, stale, or hand-edited."""
         target = self._store.canonical(scope)
         segments = brief.digest(self._store.held(target)[0])
         found = []
@@ -114,7 +114,7 @@ class Summariser:
             now = parse_summary(file.data, settings=self._settings)
             tokens = self._counter.count(now.text)
             ours = brief.is_ours(now.basis, now.text)
-            status: Status = "hand-edited" if not ours and not now.is_stub else "empty"
+            status: Status = "stale" if ours or now.is_stub else "hand-edited"
             if ours and brief.is_fresh(now.basis, segments):
                 status = "fresh"
             found.append(Refreshed(target.text, language, path, status, tokens))

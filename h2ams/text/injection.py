@@ -24,8 +24,7 @@ _SCAFFOLD = re.compile(
     r"|^-{3}\s*\n(?:id|scope|kind): ",
     re.IGNORECASE | re.MULTILINE,
 )
-_ORDERS = (
-    # English
+_ENGLISH = (
     r"\b(?:ignore|disregard|forget|override|bypass)\b[^.\n]{0,30}\b(?:your|previous|prior|earlier"
     r"|above|preceding|former|system)\b[^.\n]{0,30}\b(?:instructions?|prompts?|rules?|guidelines?"
     r"|directions?|context|messages?|conversation|restrictions?)\b",
@@ -51,6 +50,8 @@ _ORDERS = (
     r"(?:obey|ignore|execute|run|call|send|delete|comply|trust)\b",
     r"\b(?:when|if|whenever) (?:the user|anyone|someone|they|you)\b[^.\n]{0,60}\b"
     r"(?:secretly|silently|without (?:telling|asking|confirmation))\b",
+)  # fmt: skip
+_OTHERS = (
     # Chinese
     r"(?:忽略|无视|忘记|忘掉|抛开|绕过)[^。\n]{0,12}(?:之前|以前|以上|前面|上述|所有|全部|先前|一切)"
     r"[^。\n]{0,10}(?:指令|指示|提示|规则|要求|内容|对话|限制)",
@@ -74,7 +75,20 @@ _ORDERS = (
     r"\bсистемн(?:ое|ая) (?:сообщение|инструкция|команда)\s*:",
 )  # fmt: skip
 _INVISIBLE = re.compile(r"[\xad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f]")
-_ORDER = re.compile("|".join(f"(?:{each})" for each in _ORDERS), re.IGNORECASE)
+_TRIGGERS = (
+    "ignore", "disregard", "forget", "override", "bypass", "you are", "from now on", "pretend",
+    "act as", "prompt", "instruction", "api key", "password", "credential", "secret", "token",
+    "conversation", "tell", "inform", "warn", "alert", "mention", "reveal", "system", "assistant",
+    "agent", "model", "llm", " ai", "when", "if ",
+)  # fmt: skip
+
+
+def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{each})" for each in patterns), re.IGNORECASE)
+
+
+_ENGLISH_ORDER = _compiled(_ENGLISH)
+_OTHER_ORDER = _compiled(_OTHERS)
 
 
 def is_scaffold(text: str) -> bool:
@@ -87,8 +101,12 @@ def is_instruction(text: str) -> bool:
 
     A standing wish ("always answer in Russian") is none: it is what memory is for.
     """
-    bare = _INVISIBLE.sub("", text)
-    return _ORDER.search(" ".join(bare.split())) is not None
+    plain = text.isascii()
+    bare = " ".join((text if plain else _INVISIBLE.sub("", text)).split())
+    low = f" {bare.lower()}"
+    if any(each in low for each in _TRIGGERS) and _ENGLISH_ORDER.search(bare):
+        return True
+    return not plain and _OTHER_ORDER.search(bare) is not None
 
 
 def quoted(text: str) -> str:
