@@ -47,6 +47,9 @@ COMMANDS = {
     "watch": ("cli_index", "keep the index up to date until interrupted"),
     "verify": ("cli_index", "compare the index with the files"),
     "doctor": ("cli_index", "look for problems in the files; --fix repairs what can be"),
+    "dream": ("cli_dream", "make memory of a conversation; its passes, and their undo"),
+    "summary": ("cli_summary", "show the summary of a scope, or bring summaries up to date"),
+    "audit": ("cli_audit", "duplicates, contradictions, echoes, secrets; --fix unites duplicates"),
 }
 _MEANT = {
     "search": "recall",

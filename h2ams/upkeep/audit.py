@@ -18,7 +18,7 @@ from h2ams.dream.journal import Journal
 from h2ams.dream.records import PassRecord, Thread, Touched
 from h2ams.errors import H2amsError
 from h2ams.memory.absorb import Absorbed, FileChange, write_changes
-from h2ams.memory.layout import Role, place_of, role
+from h2ams.memory.layout import UNFILED, Role, place_of, role
 from h2ams.memory.scope import Scope
 from h2ams.memory.summary import parse_summary
 from h2ams.memory.validation import Change
@@ -205,6 +205,8 @@ class Auditor:
 
     def _orphan(self, scope: Scope, placed: Sequence[Placed], scopes: Sequence[Scope]) -> str:
         """Why nobody will miss this scope; "" where somebody may."""
+        if scope == UNFILED:
+            return ""  # no folder of its own: whatever lies outside of the families
         roles = self._roles(scope)
         if not placed and Role.NOTE not in roles and Role.CONTENT not in roles:
             kept = Role.SUMMARY in roles or Role.ARCHIVE in roles
