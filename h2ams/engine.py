@@ -29,14 +29,17 @@ from h2ams.memory.layout import scope_of_path
 from h2ams.memory.record import Degraded, Hit, Recall, Record
 from h2ams.memory.scope import Scope, canonical_glob, parse_address, parse_scope
 from h2ams.memory.values import Problem, check_kind, is_note_id, parse_time
-from h2ams.parts import Parts, healing
+from h2ams.parts import Parts, healing, real_folder
 from h2ams.text.words import parse_query
 
 if TYPE_CHECKING:
+    from h2ams.active.adjust import Adjustment
     from h2ams.active.block import MemoryBlock
+    from h2ams.active.reuse import Excerpt, Reuse, WorkItem
     from h2ams.active.turn import Turn
     from h2ams.index.verify import Verification
     from h2ams.memory.store import WriteResult
+    from h2ams.models.request import Model
     from h2ams.upkeep.doctor import DoctorReport
     from h2ams.upkeep.status import Status
 
@@ -300,6 +303,77 @@ class Memory(Parts):
         with self._index.lock, self._index.reading() as connection:
             gate = self._guard.gate(connection, access)
             self._turn(connection, gate, access).touch(known)
+
+    # -- after a turn, and for work items --------------------------------------------------------
+
+    def adjust(
+        self,
+        query: str,
+        block: MemoryBlock,
+        *,
+        access: Access,
+        answer: str = "",
+        wrote_memory: bool = False,
+        model: Model | None = None,
+    ) -> Adjustment:
+        """Let a model correct which segments the task needs, where that is due after a turn.
+
+        ``block`` is what ``context`` gave for ``query``. The correction shows in the next block and
+        lasts until the task changes. Without ``model`` the configured one is asked; failure and a
+        time-out of 30 s change nothing.
+        """
+        from h2ams.active import adjusting
+        from h2ams.active.adjust import Adjustment
+
+        chosen = model or self.model
+        if chosen is None:
+            return Adjustment("not-due", failure="no model is configured")
+        with self._index.lock:
+            gate, stale = self._guard.fresh(access)
+            with self._index.reading() as connection:
+                wanted = Wanted(self.settings.on_demand_count)
+                recall = self._recall(connection, gate, query, wanted, Filters(), stale)
+                turn = self._turn(connection, gate, access)
+                due = adjusting.prepare(turn, recall, block, answer, wrote_memory=wrote_memory)
+        if due is None:
+            return Adjustment("not-due")
+        found = adjusting.consult(chosen, due)
+        with self._index.lock, self._index.reading() as connection:
+            gate = self._guard.gate(connection, access)
+            adjusting.keep(self._turn(connection, gate, access), due, found)
+        return found
+
+    def reuse(
+        self,
+        item: WorkItem,
+        *,
+        completed: Iterable[WorkItem] = (),
+        excerpts: Iterable[Excerpt] = (),
+        owner: str = "",
+        reuse_memory: bool = True,
+    ) -> Reuse:
+        """The candidates that a work item may be given: memory, completed items, excerpts.
+
+        ``completed`` and ``excerpts`` are the host's; what is not of the item's workspace (by real
+        path) and ``owner`` is left out. ``reuse.render`` appends them, or does not, by schema.
+        """
+        from h2ams.active import reuse
+
+        if not reuse_memory:
+            return reuse.Reuse()
+        trusted = item.producer == "trusted-session" and item.source_session is not None
+        access = Access(
+            session=item.source_session if trusted else None,
+            vp=item.vp if trusted else None,
+            user="read",
+        )
+        scopes = reuse.allowed_scopes(item)
+        found = self.recall(item.summary, access=access, limit=reuse.MEMORY_PICKS, scopes=scopes)
+        return reuse.Reuse(
+            reuse.from_memory(item, found.hits, self.tokens),
+            reuse.from_items(item, completed, real_folder, self.tokens),
+            reuse.from_sessions(item, excerpts, real_folder, self.tokens, owner=owner),
+        )
 
     # -- index and hygiene: the owner's ----------------------------------------------------------
 

@@ -59,6 +59,15 @@ def healing(
     return run
 
 
+def real_folder(path: str) -> str | None:
+    """The real path of an existing folder: what workspaces are compared by; None for no folder."""
+    try:
+        real = os.path.realpath(path, strict=True)
+    except (OSError, ValueError):
+        return None
+    return real if os.path.isdir(real) else None
+
+
 class Parts:
     """One open folder's parts; see ``engine.Memory``."""
 
