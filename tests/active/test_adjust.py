@@ -109,10 +109,15 @@ LISTED = {"user#a", "user#b", "user#c"}
         ('{"add": ["user#a"], "evict": ["user#b"], "reason": "x"}', ["user#a"], ["user#b"], 0),
         ('```json\n{"add": ["user#a"]}\n```', ["user#a"], [], 0),
         ('Sure: {"evict": ["user#c", "user#c"]}', [], ["user#c"], 1),
-        ('{"add": ["user#a", "user#x", 7], "evict": ["user#a", "sessions/s#z"]}', ["user#a"], [], 4),
+        (
+            '{"add": ["user#a", "user#x", 7], "evict": ["user#a", "sessions/s#z"]}',
+            ["user#a"],
+            [],
+            4,
+        ),
         ('{"add": [], "evict": []}', [], [], 0),
     ],
-)  # fmt: skip
+)
 def test_unknown_foreign_and_repeated_ids_are_ignored_and_counted(
     text: str, add: list[str], evict: list[str], ignored: int
 ) -> None:
