@@ -7,6 +7,7 @@ own; what it adds is the order: authorise, make fresh, read or write, sync.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from h2ams.models.request import Model
     from h2ams.upkeep.doctor import DoctorReport
     from h2ams.upkeep.status import Status
+
+_log = logging.getLogger(__name__)
 
 MOST_HITS = 1_000  # a recall gives no more, whatever is asked for
 COVERED = 1.25  # matches of so many times its budget are considered for a block
@@ -286,6 +289,8 @@ class Memory(Parts):
             scope, id, expect=expect, force=force, dry_run=dry_run, purge=purge
         )
         result = self._written(result, dry_run)
+        if not dry_run:
+            self._tell_summary(scope)
         if purge and not dry_run and not self._index.erase_deleted():
             text = "another process reads the index: forget --purge again when it has finished"
             problem = Problem("not-erased-yet", text, 0, result.path)
@@ -486,6 +491,16 @@ class Memory(Parts):
             self.tokens,
             self._date(),
         )
+
+    def _tell_summary(self, scope: Scope) -> None:
+        """A summary of ours does not go on saying what was just forgotten."""
+        found = self.store.summary(scope)
+        if found is None or found[1].basis is None:
+            return  # none, or a person's: that one is told of by the audit
+        try:
+            self.dreams.refresh(scope.text, model="rules")
+        except H2amsError as error:
+            _log.warning("%s: its summary could not follow: %s", scope, error.message)
 
     # -- access and freshness --------------------------------------------------------------------
 

@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from h2ams.text.likeness import wording
+from h2ams.text.redact import placeholder
 from h2ams.text.sentences import sentences
 
+_PRIVATE = placeholder("private")  # a passage that was cut out: no part of the next sentence
 _MOST_CHARS = 400  # a longer sentence is a text, not a statement
 
 Where = str  # "user" or "work"
@@ -67,7 +69,7 @@ _CORRECTS = re.compile(
 
 def statements(text: str, *, stored: bool = False) -> Iterator[Statement]:
     """The statements of one message (or, ``stored``, of a body that was made of one)."""
-    bare = _QUOTED_LINE.sub("", _CODE.sub("\n", text))
+    bare = _QUOTED_LINE.sub("", _CODE.sub("\n", text)).replace(_PRIVATE, "\n")
     for sentence in sentences(bare):
         if len(sentence) > _MOST_CHARS:
             continue
@@ -163,8 +165,8 @@ def _my_zh(match: re.Match[str]) -> Statement | None:
 def _name(language: Language, form: str, stop: str = ".") -> Callable[[re.Match[str]], Statement]:
     def make(match: re.Match[str]) -> Statement:
         slots = {"en": "en name", "ru": "ru имя", "zh": "zh 名字"}
-        body = _sentence(form.format(_ends(match["value"])), stop)
-        return Statement("user", "fact", body, _slot(slots[language]))
+        name = _ends(re.split(r"[,;，；]| (?:but|and|но|а|и) ", match["value"])[0])
+        return Statement("user", "fact", _sentence(form.format(name), stop), _slot(slots[language]))
 
     return make
 

@@ -87,27 +87,47 @@ class Finding:
 def duplicates(
     placed: Sequence[Placed], now: str
 ) -> tuple[tuple[Finding, ...], tuple[Change, ...]]:
-    """Exact and near duplicates, and the changes that unite those of one scope."""
-    candidates = [_candidate(each) for each in placed]
-    by_address = {each.address: each for each in placed}
+    """Exact and near duplicates, and the changes that unite those of one scope.
+
+    Equal texts of several scopes are told too; which scope they belong to is a person's to say.
+    """
+    by_scope: dict[str, list[Placed]] = defaultdict(list)
+    for each in placed:
+        by_scope[each.scope].append(each)
+    findings: list[Finding] = []
+    changes: list[Change] = []
+    first: dict[str, Placed] = {}
+    for members in by_scope.values():
+        found, united = _of_one_scope(members, now)
+        findings += found
+        changes += united
+        beaten = {each.address for each in found}
+        for each in members:
+            other = first.setdefault(wording(each.segment.body).text, each)
+            if other.scope != each.scope and each.address not in beaten:
+                message = f"says the same as {other.address}, in another scope"
+                findings.append(_found("exact-duplicate", each, message, other))
+    return tuple(findings), tuple(changes)
+
+
+def _of_one_scope(members: Sequence[Placed], now: str) -> tuple[list[Finding], list[Change]]:
+    by_address = {each.address: each for each in members}
     findings: list[Finding] = []
     losers: dict[str, list[Placed]] = defaultdict(list)
-    for at, winner in ranking.duplicates(candidates, now).items():
-        each, kept = placed[at], by_address[winner.address]
+    for at, winner in ranking.duplicates([_candidate(each) for each in members], now).items():
+        each, kept = members[at], by_address[winner.address]
         exact = wording(each.segment.body).text == wording(kept.segment.body).text
-        same_scope = each.scope == kept.scope
         if not exact and not says_the_same(each.segment.body, kept.segment.body):
-            findings.append(
-                _found("contradiction", each, f"differs little from {kept.address}", kept)
-            )
+            message = f"differs little from {kept.address}"
+            findings.append(_found("contradiction", each, message, kept))
             continue
-        fixable = same_scope and not each.fixed and not kept.fixed
+        fixable = not each.fixed and not kept.fixed
         verb = "says the same as" if exact else "nearly repeats"
         code: Code = "exact-duplicate" if exact else "near-duplicate"
         findings.append(_found(code, each, f"{verb} {kept.address}", kept, fixable=fixable))
         if fixable:
             losers[kept.address].append(each)
-    return tuple(findings), tuple(_united(losers, by_address))
+    return findings, list(_united(losers, by_address))
 
 
 def _united(
