@@ -7,6 +7,7 @@ own; what it adds is the order: authorise, make fresh, read or write, sync.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -29,18 +30,23 @@ from h2ams.memory.layout import scope_of_path
 from h2ams.memory.record import Degraded, Hit, Recall, Record
 from h2ams.memory.scope import Scope, canonical_glob, parse_address, parse_scope
 from h2ams.memory.values import Problem, check_kind, is_note_id, parse_time
-from h2ams.parts import Parts, healing
+from h2ams.parts import Parts, healing, real_folder
 from h2ams.text.words import parse_query
 
 if TYPE_CHECKING:
+    from h2ams.active.adjust import Adjustment
     from h2ams.active.block import MemoryBlock
+    from h2ams.active.reuse import Excerpt, Reuse, WorkItem
     from h2ams.active.turn import Turn
     from h2ams.index.verify import Verification
     from h2ams.memory.store import WriteResult
+    from h2ams.models.request import Model
     from h2ams.threads.context_engine import Thread
     from h2ams.threads.message import Shape
     from h2ams.upkeep.doctor import DoctorReport
     from h2ams.upkeep.status import Status
+
+_log = logging.getLogger(__name__)
 
 MOST_HITS = 1_000  # a recall gives no more, whatever is asked for
 COVERED = 1.25  # matches of so many times its budget are considered for a block
@@ -285,6 +291,8 @@ class Memory(Parts):
             scope, id, expect=expect, force=force, dry_run=dry_run, purge=purge
         )
         result = self._written(result, dry_run)
+        if not dry_run:
+            self._tell_summary(scope)
         if purge and not dry_run and not self._index.erase_deleted():
             text = "another process reads the index: forget --purge again when it has finished"
             problem = Problem("not-erased-yet", text, 0, result.path)
@@ -338,6 +346,77 @@ class Memory(Parts):
             tools=tools,
             shape=shape,
             create=create,
+        )
+
+    # -- after a turn, and for work items --------------------------------------------------------
+
+    def adjust(
+        self,
+        query: str,
+        block: MemoryBlock,
+        *,
+        access: Access,
+        answer: str = "",
+        wrote_memory: bool = False,
+        model: Model | None = None,
+    ) -> Adjustment:
+        """Let a model correct which segments the task needs, where that is due after a turn.
+
+        ``block`` is what ``context`` gave for ``query``. The correction shows in the next block and
+        lasts until the task changes. Without ``model`` the configured one is asked; failure and a
+        time-out of 30 s change nothing.
+        """
+        from h2ams.active import adjusting
+        from h2ams.active.adjust import Adjustment
+
+        chosen = model or self.model
+        if chosen is None:
+            return Adjustment("not-due", failure="no model is configured")
+        with self._index.lock:
+            gate, stale = self._guard.fresh(access)
+            with self._index.reading() as connection:
+                wanted = Wanted(self.settings.on_demand_count)
+                recall = self._recall(connection, gate, query, wanted, Filters(), stale)
+                turn = self._turn(connection, gate, access)
+                due = adjusting.prepare(turn, recall, block, answer, wrote_memory=wrote_memory)
+        if due is None:
+            return Adjustment("not-due")
+        found = adjusting.consult(chosen, due)
+        with self._index.lock, self._index.reading() as connection:
+            gate = self._guard.gate(connection, access)
+            adjusting.keep(self._turn(connection, gate, access), due, found)
+        return found
+
+    def reuse(
+        self,
+        item: WorkItem,
+        *,
+        completed: Iterable[WorkItem] = (),
+        excerpts: Iterable[Excerpt] = (),
+        owner: str = "",
+        reuse_memory: bool = True,
+    ) -> Reuse:
+        """The candidates that a work item may be given: memory, completed items, excerpts.
+
+        ``completed`` and ``excerpts`` are the host's; what is not of the item's workspace (by real
+        path) and ``owner`` is left out. ``reuse.render`` appends them, or does not, by schema.
+        """
+        from h2ams.active import reuse
+
+        if not reuse_memory:
+            return reuse.Reuse()
+        trusted = item.producer == "trusted-session" and item.source_session is not None
+        access = Access(
+            session=item.source_session if trusted else None,
+            vp=item.vp if trusted else None,
+            user="read",
+        )
+        scopes = reuse.allowed_scopes(item)
+        found = self.recall(item.summary, access=access, limit=reuse.MEMORY_PICKS, scopes=scopes)
+        return reuse.Reuse(
+            reuse.from_memory(item, found.hits, self.tokens),
+            reuse.from_items(item, completed, real_folder, self.tokens),
+            reuse.from_sessions(item, excerpts, real_folder, self.tokens, owner=owner),
         )
 
     # -- index and hygiene: the owner's ----------------------------------------------------------
@@ -467,6 +546,16 @@ class Memory(Parts):
             self.tokens,
             self._date(),
         )
+
+    def _tell_summary(self, scope: Scope) -> None:
+        """A summary of ours does not go on saying what was just forgotten."""
+        found = self.store.summary(scope)
+        if found is None or found[1].basis is None:
+            return  # none, or a person's: that one is told of by the audit
+        try:
+            self.dreams.refresh(scope.text, model="rules")
+        except H2amsError as error:
+            _log.warning("%s: its summary could not follow: %s", scope, error.message)
 
     # -- access and freshness --------------------------------------------------------------------
 

@@ -269,6 +269,10 @@ class Root:
                 with self._locked(os.path.join(folder, name), self._lock_timeout_ms):
                     pass
 
+    def lock_file(self, name: str) -> str:
+        """Absolute path of the file behind the lock ``name``: what a ``LockTimeoutError`` names."""
+        return self._lock_path(name)
+
     def _lock_path(self, name: str) -> str:
         folded = _folded(name)
         readable = _readable(folded)

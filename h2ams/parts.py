@@ -7,10 +7,11 @@ once, the dear ones (encoder, store) when they are first needed.
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
@@ -30,10 +31,12 @@ if TYPE_CHECKING:
     from h2ams.memory.lifecycle import Lifecycle
     from h2ams.memory.lifecycle_plan import OwnedState
     from h2ams.memory.store import Store
+    from h2ams.models.request import Model
     from h2ams.stacks.compress import AttemptRecord, Compressor
     from h2ams.stacks.workflow import Workflow
     from h2ams.threads.context_engine import ContextEngine
     from h2ams.tokens import TokenCounter
+    from h2ams.upkeep.dreams import Dreams
     from h2ams.upkeep.scopes import Scopes
 
 INDEX_FILE = "index.db"
@@ -41,6 +44,8 @@ IGNORE_FILE = ".gitignore"
 JOURNAL_FOLDER = "journal"  # memory/lifecycle_plan.JOURNAL, without importing it for a recall
 READ_TRIES = 5  # of a read beside operations on scopes that follow each other
 _READS = frozenset({"recall", "context", "get", "list", "sources", "status"})
+
+_log = logging.getLogger(__name__)
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -86,6 +91,15 @@ def healing(
         return result
 
     return run
+
+
+def real_folder(path: str) -> str | None:
+    """The real path of an existing folder: what workspaces are compared by; None for no folder."""
+    try:
+        real = os.path.realpath(path, strict=True)
+    except (OSError, ValueError):
+        return None
+    return real if os.path.isdir(real) else None
 
 
 class Parts:
@@ -203,6 +217,7 @@ class Parts:
         renamed and cloned with its scope (``memory/lifecycle_plan.OwnedState``).
         """
         from h2ams.active.owned import ActiveState
+        from h2ams.dream.owned import DreamState
         from h2ams.index.owned import IndexState
         from h2ams.memory.kept_state import KeptState
         from h2ams.stacks.folder import StackState
@@ -215,6 +230,7 @@ class Parts:
             KeptState(self._root, self.settings, index.scope_names),
             ActiveState(self._root),
             StackState.below(self._root),
+            DreamState(self._root),
             ThreadState(self._root.state_path(FILE), lambda: self.threads.store),
             index,  # last: it erases what the others deleted from the same database file
         )
@@ -262,15 +278,62 @@ class Parts:
     def open_threads(self, place: str) -> ContextEngine:
         """The conversations at ``place``: a file, or an address of PostgreSQL. Close its store."""
         from h2ams.threads.context_engine import ContextEngine
+        from h2ams.upkeep.thread_flush import ThreadFlush
         from h2ams.upkeep.thread_folder import open_store
 
+        flush = ThreadFlush(
+            self.store,
+            self.settings,
+            clock=self._now,
+            model=lambda: self.model,
+            existing=lambda: self.dreams.scopes(),
+            synced=self._follow,
+        )
         return ContextEngine(
-            open_store(place), settings=self.settings, counter=self.tokens, now=self._time
+            open_store(place),
+            settings=self.settings,
+            counter=self.tokens,
+            summariser=self.model,
+            flush=flush,
+            now=self._time,
         )
 
     def _time(self) -> str:
         moment = self._now().astimezone(UTC).isoformat(timespec="milliseconds")
         return moment.replace("+00:00", "Z")
+
+    @functools.cached_property
+    def dreams(self) -> Dreams:
+        """Durable maintenance: passes over conversations, their undo, summaries. The owner's."""
+        from h2ams.upkeep.dreams import Dreams
+
+        return Dreams(
+            self._root,
+            self.store,
+            self._index,
+            self._guard,
+            self.settings,
+            counter=lambda: self.tokens,
+            clock=self._now,
+            model=lambda: self.model,
+            synced=self._follow,
+        )
+
+    @functools.cached_property
+    def model(self) -> Model | None:
+        """The language model that the environment names (``H2AMS_MODEL``); None without one."""
+        return config.open_model(self.settings)
+
+    def _follow(self, paths: Sequence[str]) -> None:
+        """Bring the index up to date with files that were just written, where it can be."""
+        if not paths:
+            return
+        try:
+            self._syncer.sync(paths, trusted=paths)
+        except sqlite.DAMAGED as error:
+            self._heal(error)
+        except (H2amsError, sqlite.Error, OSError) as error:  # the next sync or recall catches up
+            _log.warning("written, but the index could not follow: %s", error)
 
     @property
     def tokens(self) -> TokenCounter:

@@ -24,6 +24,8 @@ KINDS = (
     "project-convention",
 )  # docs/format.md, "Values"
 
+_CHOICES = {"dream_secrets": ("redact", "refuse"), "dream_instructions": ("refuse", "quote")}
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -90,6 +92,26 @@ class Settings:
     thread_image_bytes: int = 20_000_000  # of all images in one prompt
     thread_summariser_window_tokens: int = 8_000  # of the model that summarises
 
+    # Dream. What one pass reads, and what may become memory.
+    dream_min_new_count: int = 20  # fewer new messages wait, unless a person asks
+    dream_after_count: int = 30  # user messages after which a pass is due
+    dream_interval_ms: int = 6 * 60 * 60 * 1000  # after which new messages make a pass due
+    dream_slice_tokens: int = 6_000  # messages in one request; one longer message goes alone
+    dream_message_chars: int = 24_000  # of one message; what is behind is cut with a notice
+    dream_context_count: int = 3  # messages before a slice that travel along, never cited
+    dream_known_count: int = 128  # segments of each target scope that the extractor sees
+    dream_answer_tokens: int = 4_096
+    dream_body_chars: int = 2_000  # of one segment made by Dream, merged ones included
+    dream_tag_chars: int = 64
+    dream_segments_count: int = 512  # of one scope: past it segments are merged
+    dream_secrets: str = "redact"  # or "refuse": what happens to text with a secret
+    dream_instructions: str = "refuse"  # or "quote": text that commands the model
+    dream_undo_count: int = 32  # passes that can be undone
+
+    # Language models, where one is named (docs/settings.md, "Models").
+    model_timeout_ms: int = 120_000  # of one attempt
+    model_attempts_count: int = 3  # the first one too
+
     # Watching.
     watch_debounce_ms: int = 150
     watch_poll_ms: int = 1_000  # where the platform gives no events
@@ -104,6 +126,9 @@ class Settings:
                     raise ConfigError(f"setting {each.name}: empty")
             elif not 0 <= value < float("inf"):
                 raise ConfigError(f"setting {each.name}: must be a number from 0 on: {value!r}")
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise ConfigError(f"setting {name}: one of {', '.join(allowed)}")
         total = self.share_resident + self.share_recent + self.share_on_demand
         if not 0.99 <= total <= 1.01:
             raise ConfigError(f"settings share_*: must add up to 1, they add up to {total:g}")
