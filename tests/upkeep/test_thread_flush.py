@@ -20,6 +20,8 @@ FACT = "Remember that the staging server listens on port 8123."
 
 def talk(memory: Memory, count: int = 12) -> None:
     thread = memory.thread("t", access=ACCESS, **SMALL)
+    thread.append({"role": "user", "content": "Hello."})  # the first turn is not folded at first
+    thread.append({"role": "assistant", "content": "Hello."})
     thread.append({"role": "user", "content": FACT})
     thread.append({"role": "assistant", "content": "Noted."})
     for number in range(count):
