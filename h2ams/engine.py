@@ -29,7 +29,7 @@ from h2ams.memory.layout import scope_of_path
 from h2ams.memory.record import Degraded, Hit, Recall, Record
 from h2ams.memory.scope import Scope, canonical_glob, parse_address, parse_scope
 from h2ams.memory.values import Problem, check_kind, is_note_id, parse_time
-from h2ams.parts import Parts, healing
+from h2ams.parts import SUSPICIOUS, Parts, healing
 from h2ams.text.words import parse_query
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ class Memory(Parts):
             scope, id, expect=expect, force=force, dry_run=dry_run, purge=purge
         )
         result = self._written(result, dry_run)
-        if purge and not dry_run and not self._index.erase_deleted():
+        if purge and not dry_run and not self._erase_deleted():
             text = "another process reads the index: forget --purge again when it has finished"
             problem = Problem("not-erased-yet", text, 0, result.path)
             result = replace(result, problems=(*result.problems, problem))
@@ -327,6 +327,8 @@ class Memory(Parts):
 
         self._owner_only(access, "verify")
         with self._index.lock:
+            if self._index.is_new():  # there was none: nothing that could differ
+                self._syncer.sync()
             return verify(self._root, self._index, self.settings)
 
     @healing
@@ -487,7 +489,9 @@ class Memory(Parts):
         try:
             try:
                 self._syncer.sync(paths, trusted=paths)
-            except sqlite.DAMAGED as error:
+            except SUSPICIOUS as error:
+                if not self._is_damage(error):
+                    raise
                 self._heal(error)
         except (H2amsError, sqlite.Error, OSError) as error:
             text = f"written, but the index could not follow: {error}"

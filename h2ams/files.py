@@ -295,7 +295,7 @@ class Root:
         Below ``.h2ams`` everything is closed with the folder; a folder chosen by the user is theirs
         to close, only the index in it is ours.
         """
-        if os.name == "nt":
+        if os.name == "nt" or not os.path.isdir(self.state):
             return []
         paths = [self.state]
         if self.state != self._own_state:

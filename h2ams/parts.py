@@ -16,8 +16,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from h2ams import config, sqlite
-from h2ams.errors import AccessError, H2amsError
+from h2ams.errors import AccessError, H2amsError, IndexFaultError, ScopeError, StoreError
 from h2ams.files import Root
+from h2ams.index import schema
 from h2ams.index.guard import Guard
 from h2ams.index.schema import Index
 from h2ams.index.score import day_of
@@ -38,6 +39,19 @@ _T = TypeVar("_T")
 _Self = TypeVar("_Self", bound="Parts")
 
 
+# What absurd rows of a damaged index can lead to; whether they did is looked at when it happens.
+SUSPICIOUS = (
+    sqlite.Error,
+    sqlite.Unsound,
+    ScopeError,
+    AssertionError,
+    ArithmeticError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
+
+
 def healing(
     method: Callable[Concatenate[_Self, _P], _T],
 ) -> Callable[Concatenate[_Self, _P], _T]:
@@ -47,7 +61,9 @@ def healing(
     def run(self: _Self, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         try:
             return method(self, *args, **kwargs)
-        except sqlite.DAMAGED as error:
+        except SUSPICIOUS as error:
+            if not self._is_damage(error):
+                raise
             self._heal(error)
             return method(self, *args, **kwargs)
 
@@ -73,11 +89,39 @@ class Parts:
         self._notes = list(notes)
         self._counter_lock = threading.Lock()
         self._counter: TokenCounter | None = None
-        self._index = Index(root.state_path(INDEX_FILE), encoding=settings.encoding)
-        if not os.path.lexists(os.path.join(root.state, IGNORE_FILE)):
-            root.write_state(IGNORE_FILE, b"*\n")  # derived files belong in no repository
+        self._index = Index(self._index_path(root), encoding=settings.encoding)
         self._syncer = Syncer(root, self._index, settings, count=self._count)
         self._guard = Guard(self._index, self._syncer)
+
+    def _index_path(self, root: Root) -> str:
+        """Where the index is kept: in the state folder, or nowhere that lasts."""
+        try:
+            path = root.state_path(INDEX_FILE)
+            if not sqlite.may_write(path):
+                raise IndexFaultError(f"{path} cannot be written", path=path)
+            if not os.path.lexists(os.path.join(root.state, IGNORE_FILE)):
+                root.write_state(IGNORE_FILE, b"*\n")  # derived files belong in no repository
+        except (StoreError, IndexFaultError) as error:
+            path = self._temporary_path(error)
+            text = f"{error.message}: the index is made anew in {path}, for this process alone"
+            self._notes.append(Degraded("index-temporary", text))
+        return path
+
+    def _temporary_path(self, why: H2amsError) -> str:
+        """A path in a folder of this object's own, which goes with it. The memory can be read
+        without any state that lasts; only each opening costs a rebuild.
+        """
+        import shutil
+        import tempfile
+        import weakref
+
+        try:
+            folder = tempfile.mkdtemp(prefix="h2ams-index-")  # 0700
+        except OSError:
+            hint = "set H2AMS_STATE_DIR to a folder that can be written"
+            raise IndexFaultError(why.message, hint=hint, path=why.path) from why
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return os.path.join(folder, INDEX_FILE)
 
     # -- opening and closing ---------------------------------------------------------------------
 
@@ -194,6 +238,23 @@ class Parts:
                 self._root.absolute(relative)  # UnsafePathError where it leaves the root
             found.append(relative)
         return tuple("" if path == "." else path for path in found)
+
+    def _is_damage(self, error: Exception) -> bool:
+        """Whether ``error`` comes from a damaged index, not from a call or a mistake of ours."""
+        if isinstance(error, sqlite.DAMAGED):
+            return True
+        if isinstance(error, sqlite.HINDERED) or not self._index.is_open:
+            return False
+        with self._index.lock:
+            if isinstance(error, ScopeError):  # nearly always the caller's: a short look
+                return bool(schema.impossible_names(self._index.connection))
+            from h2ams.index.verify import is_sound
+
+            return not is_sound(self._index)
+
+    @healing
+    def _erase_deleted(self) -> bool:
+        return self._index.erase_deleted()
 
     def _heal(self, error: Exception) -> None:
         """Set a damaged index aside and build it anew, in one piece for all threads."""

@@ -30,8 +30,13 @@ BUSY = (apsw.BusyError, apsw.LockedError)
 # What it raises when it cannot write for now: what is already in the database can be read.
 HINDERED = (*BUSY, apsw.FullError, apsw.ReadOnlyError, apsw.IOError)
 
-# What SQLite raises when the bytes are not a sound database: the reason to start anew.
-DAMAGED = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
+
+class Unsound(Exception):
+    """Pages that SQLite can read, with rows in them that the engine cannot have written."""
+
+
+# What is raised when the bytes are not a sound database: the reason to start anew.
+DAMAGED = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError, Unsound)
 
 
 def rows(
@@ -51,7 +56,8 @@ def row(
 def only(connection: Connection, statement: str, bindings: Sequence[Any] = ()) -> tuple[Any, ...]:
     """The first row of a statement that always has one."""
     found = row(connection, statement, bindings)
-    assert found is not None, statement
+    if found is None:
+        raise Unsound(f"no row for {statement!r}")
     return found
 
 
@@ -69,6 +75,13 @@ def integers(values: Iterable[int]) -> Any:
 def texts(values: Iterable[str]) -> Any:
     """Names to bind as the argument of ``carray(?)``."""
     return apsw.carray(tuple(values) or ("\x01",))  # it cannot be empty; no name is that
+
+
+def may_write(path: str) -> bool:
+    """Whether a database at ``path`` can be opened for writing, as far as rights tell."""
+    folders = os.access(os.path.dirname(path), os.W_OK | os.X_OK)
+    files = (path, f"{path}-wal", f"{path}-shm")
+    return folders and all(os.access(x, os.R_OK | os.W_OK) for x in files if os.path.lexists(x))
 
 
 def connect(path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Connection:

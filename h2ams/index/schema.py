@@ -22,7 +22,9 @@ import time
 from collections.abc import Iterator
 
 from h2ams import sqlite
-from h2ams.errors import IndexFaultError, UsageError
+from h2ams.errors import IndexFaultError, ScopeError, UsageError
+from h2ams.memory.layout import Role
+from h2ams.memory.scope import parse_scope
 from h2ams.text import words
 
 SCHEMA_VERSION = 2
@@ -116,6 +118,13 @@ CREATE INDEX source_msgs_by_segment ON source_msgs (segment);
 CREATE TABLE blocks (block INTEGER PRIMARY KEY, stats BLOB NOT NULL);
 """
 
+_LOST = {
+    "memory_segments.scope": "memory_segments WHERE scope NOT IN (SELECT no FROM scopes)",
+    "memory_segments.file": "memory_segments WHERE file NOT IN (SELECT no FROM files)",
+    "problems.file": "problems WHERE file NOT IN (SELECT no FROM files)",
+    "source_msgs.segment": "source_msgs WHERE segment NOT IN (SELECT rowid FROM memory_segments)",
+}
+
 _FTS = f"""
 CREATE VIRTUAL TABLE memory_fts USING fts5(
     words, forms, labels, content='memory_segments', content_rowid='rowid',
@@ -137,6 +146,52 @@ def create(connection: sqlite.Connection, encoding: str) -> None:
             ) from error
         for key, value in expected_meta(encoding).items():
             connection.execute("INSERT INTO meta VALUES (?, ?)", (key, value))
+
+
+def impossible_rows(connection: sqlite.Connection) -> list[str]:
+    """What stands in the tables and cannot have been written by the engine: one line a column.
+
+    A page that was overwritten with another one can be read, and only its values are absurd.
+    """
+    found = []
+    for table in ("meta", "projects", "sessions", "scopes", "folders", "files", "problems",
+                  "memory_segments", "source_msgs", "blocks"):  # fmt: skip
+        columns = sqlite.rows(connection, f"PRAGMA table_info({table})")
+        wrong = ", ".join(  # one pass over the table, whatever its columns
+            f"max(typeof({name}) <> '{kind.lower()}'"
+            f"{'' if not_null or key else f' AND {name} IS NOT NULL'})"
+            for _, name, kind, not_null, _, key in columns
+        )
+        flags = sqlite.only(connection, f"SELECT {wrong} FROM {table}")
+        found += [
+            f"{table}.{name} holds something else than {kind.lower()}"
+            for (_, name, kind, *_), flag in zip(columns, flags, strict=True)
+            if flag
+        ]
+    for column, lost in _LOST.items():
+        if sqlite.value(connection, f"SELECT 1 FROM {lost} LIMIT 1"):
+            found.append(f"{column} leads nowhere")
+    return [*found, *impossible_names(connection)]
+
+
+def impossible_names(connection: sqlite.Connection) -> list[str]:
+    """Scopes and roles in the small tables that no engine wrote."""
+    found = []
+    for table, column in (("scopes", "name"), ("files", "scope"), ("folders", "scope")):
+        names = sqlite.rows(connection, f"SELECT DISTINCT {column} FROM {table}")
+        if not all(_is_scope(name) or (table == "folders" and name == "") for (name,) in names):
+            found.append(f"{table}.{column} holds no scope")
+    roles = {role.value for role in Role}
+    if not all(x in roles for (x,) in sqlite.rows(connection, "SELECT DISTINCT role FROM files")):
+        found.append("files.role holds no role")
+    return found
+
+
+def _is_scope(name: object) -> bool:
+    try:
+        return isinstance(name, str) and parse_scope(name).text == name
+    except ScopeError:
+        return False
 
 
 def expected_meta(encoding: str) -> dict[str, str]:
@@ -184,6 +239,15 @@ class Index:
             return self._connection
         self._drop()
         return self._open()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this handle has a connection of this process."""
+        return self._connection is not None and self._pid == os.getpid()
+
+    def is_new(self) -> bool:
+        """Whether there was no usable index, so that an empty one was made just now."""
+        return self.connection is not None and self.made_new
 
     def _open(self) -> sqlite.Connection:
         folder = os.path.dirname(self.path)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from h2ams import sqlite
 from h2ams.errors import StoreError
 from h2ams.files import Root
-from h2ams.index import digest
+from h2ams.index import digest, schema
 from h2ams.index.apply import GroupFile, group_of, parse_file, unite, wanted_items
 from h2ams.index.plan import Found
 from h2ams.index.rows import Maker
@@ -59,6 +59,14 @@ def verify(root: Root, index: Index, settings: Settings) -> Verification:
     return Verification(not problems, live, expected, tuple(problems))
 
 
+def is_sound(index: Index) -> bool:
+    """Whether the database holds what the engine may have written into it, as far as it shows."""
+    try:
+        return not _database_problems(index)
+    except sqlite.DAMAGED:
+        return False
+
+
 def _database_problems(index: Index) -> list[Problem]:
     """What SQLite itself finds, by a connection of its own.
 
@@ -77,9 +85,11 @@ def _database_problems(index: Index) -> list[Problem]:
 
 def _checked(connection: sqlite.Connection) -> list[Problem]:
     problems = []
-    for (text,) in sqlite.rows(connection, "PRAGMA quick_check(5)"):
+    for (text,) in sqlite.rows(connection, "PRAGMA integrity_check(5)"):
         if text != "ok":
             problems.append(Problem("index-damaged", str(text), 0, fixable=True))
+    for text in schema.impossible_rows(connection):
+        problems.append(Problem("index-damaged", text, 0, fixable=True))
     try:
         connection.execute(
             "INSERT INTO memory_fts (memory_fts, rank) VALUES ('integrity-check', 1)"
