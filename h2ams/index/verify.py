@@ -63,7 +63,9 @@ def is_sound(index: Index) -> bool:
     """Whether the database holds what the engine may have written into it, as far as it shows."""
     try:
         return not _database_problems(index)
-    except sqlite.DAMAGED:
+    except sqlite.HINDERED:
+        raise
+    except (sqlite.Error, sqlite.Unsound):
         return False
 
 
