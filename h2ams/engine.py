@@ -315,6 +315,7 @@ class Memory(Parts):
         report = self._syncer.sync(wanted)
         return replace(report, problems=(*unknown, *report.problems)) if unknown else report
 
+    @healing
     def rebuild(self, *, access: Access | None = None) -> SyncReport:
         """Make the index anew from the files; readers go on with the old one meanwhile."""
         self._owner_only(access, "rebuild")

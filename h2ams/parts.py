@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from h2ams import config, sqlite
-from h2ams.errors import AccessError, H2amsError, IndexFaultError, ScopeError, StoreError
+from h2ams.errors import AccessError, H2amsError, ScopeError, StoreError
 from h2ams.files import Root
 from h2ams.index import schema
 from h2ams.index.guard import Guard
@@ -55,19 +55,34 @@ SUSPICIOUS = (
 def healing(
     method: Callable[Concatenate[_Self, _P], _T],
 ) -> Callable[Concatenate[_Self, _P], _T]:
-    """Run the call once more on a new index where the old one turned out to be damaged."""
+    """Run the call once more on a new index where the old one turned out to be damaged.
+
+    ``IndexFaultError`` where the index cannot be written: a full disk, another process.
+    """
 
     @functools.wraps(method)
     def run(self: _Self, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         try:
-            return method(self, *args, **kwargs)
-        except SUSPICIOUS as error:
-            if not self._is_damage(error):
-                raise
-            self._heal(error)
-            return method(self, *args, **kwargs)
+            try:
+                return method(self, *args, **kwargs)
+            except SUSPICIOUS as error:
+                if not self._is_damage(error):
+                    raise
+                self._heal(error)
+                return method(self, *args, **kwargs)
+        except sqlite.HINDERED as error:
+            raise self._index.fault(error) from error
 
     return run
+
+
+def _prepared(root: Root) -> str:
+    """The path of the index, its folder made where that is possible."""
+    with suppress(StoreError):  # read-only, or full: the index says so, and finds another place
+        root.state_path(INDEX_FILE)
+        if not os.path.lexists(os.path.join(root.state, IGNORE_FILE)):
+            root.write_state(IGNORE_FILE, b"*\n")  # derived files belong in no repository
+    return os.path.join(root.state, INDEX_FILE)
 
 
 class Parts:
@@ -89,39 +104,13 @@ class Parts:
         self._notes = list(notes)
         self._counter_lock = threading.Lock()
         self._counter: TokenCounter | None = None
-        self._index = Index(self._index_path(root), encoding=settings.encoding)
+        self._index = Index(
+            _prepared(root),
+            encoding=settings.encoding,
+            may_move=lambda: os.path.isdir(root.path),  # a root that is gone is an error
+        )
         self._syncer = Syncer(root, self._index, settings, count=self._count)
         self._guard = Guard(self._index, self._syncer)
-
-    def _index_path(self, root: Root) -> str:
-        """Where the index is kept: in the state folder, or nowhere that lasts."""
-        try:
-            path = root.state_path(INDEX_FILE)
-            if not sqlite.may_write(path):
-                raise IndexFaultError(f"{path} cannot be written", path=path)
-            if not os.path.lexists(os.path.join(root.state, IGNORE_FILE)):
-                root.write_state(IGNORE_FILE, b"*\n")  # derived files belong in no repository
-        except (StoreError, IndexFaultError) as error:
-            path = self._temporary_path(error)
-            text = f"{error.message}: the index is made anew in {path}, for this process alone"
-            self._notes.append(Degraded("index-temporary", text))
-        return path
-
-    def _temporary_path(self, why: H2amsError) -> str:
-        """A path in a folder of this object's own, which goes with it. The memory can be read
-        without any state that lasts; only each opening costs a rebuild.
-        """
-        import shutil
-        import tempfile
-        import weakref
-
-        try:
-            folder = tempfile.mkdtemp(prefix="h2ams-index-")  # 0700
-        except OSError:
-            hint = "set H2AMS_STATE_DIR to a folder that can be written"
-            raise IndexFaultError(why.message, hint=hint, path=why.path) from why
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        return os.path.join(folder, INDEX_FILE)
 
     # -- opening and closing ---------------------------------------------------------------------
 

@@ -27,6 +27,9 @@ Connection = apsw.Connection
 Error = apsw.Error
 BUSY = (apsw.BusyError, apsw.LockedError)
 
+# A statement that does not fit the tables: another process made them first, or they are not ours.
+MISFIT = apsw.SQLError
+
 # What it raises when it cannot write for now: what is already in the database can be read.
 HINDERED = (*BUSY, apsw.FullError, apsw.ReadOnlyError, apsw.IOError)
 
@@ -77,13 +80,6 @@ def texts(values: Iterable[str]) -> Any:
     return apsw.carray(tuple(values) or ("\x01",))  # it cannot be empty; no name is that
 
 
-def may_write(path: str) -> bool:
-    """Whether a database at ``path`` can be opened for writing, as far as rights tell."""
-    folders = os.access(os.path.dirname(path), os.W_OK | os.X_OK)
-    files = (path, f"{path}-wal", f"{path}-shm")
-    return folders and all(os.access(x, os.R_OK | os.W_OK) for x in files if os.path.lexists(x))
-
-
 def connect(path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Connection:
     """Open or create the database at ``path`` (absolute) for reading and writing.
 
@@ -109,7 +105,7 @@ def connect(path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Connection:
         _keep_wal(connection)
         # The first read opens the WAL by name: do it now, not after a swap of the file.
         value(connection, "SELECT count(*) FROM sqlite_schema")
-    except apsw.ReadOnlyError as error:
+    except (apsw.ReadOnlyError, apsw.CantOpenError, apsw.FullError, apsw.IOError) as error:
         connection.close()
         raise _fault(path, str(error)) from error
     except BaseException:
@@ -122,7 +118,7 @@ def _fault(path: str, reason: str) -> IndexFaultError:
     return IndexFaultError(
         f"cannot open the index {path}: {reason}",
         path=path,
-        hint="set H2AMS_STATE_DIR to a folder that can be written",
+        hint="free some space, or set H2AMS_STATE_DIR to a folder that can be written",
     )
 
 

@@ -19,7 +19,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from h2ams import sqlite
 from h2ams.errors import IndexFaultError, ScopeError, UsageError
@@ -28,6 +28,7 @@ from h2ams.memory.scope import parse_scope
 from h2ams.text import words
 
 SCHEMA_VERSION = 2
+MEMORY_FOLDER = "/dev/shm"  # Linux: files that are on no disk
 ERASE_WAIT_S = 2.0  # for readers that still hold the state before a purge
 ERASE_SEGMENTS = 20_000  # up to so many, deleted words are erased at every close (0.2 s)
 UNERASED = "unerased"  # in `meta`: rows were deleted and their words may be in FTS5's parts yet
@@ -209,13 +210,18 @@ class Index:
     """A handle on one index file, shared by the threads of a process.
 
     ``lock`` serialises its use; ``fresh`` is False from opening on until a sync has been run on a
-    database that was made new. A damaged file is set aside and replaced by an empty one, never an
-    error that stops a turn; ``notes`` says what happened, in words for ``status``.
+    database that was made new. A damaged file is set aside and replaced by an empty one, and where
+    none can be kept it moves to a temporary folder (if ``may_move`` says so): never an error that
+    stops a turn. ``notes`` says what happened, in words for ``status``.
     """
 
-    def __init__(self, path: str, *, encoding: str) -> None:
+    def __init__(
+        self, path: str, *, encoding: str, may_move: Callable[[], bool] = lambda: False
+    ) -> None:
         self.path = path
         self.encoding = encoding
+        self._may_move = may_move
+        self._folder: str | None = None  # of this handle's own, when it has moved
         self.lock = threading.RLock()
         self.notes: list[tuple[str, str]] = []
         self.made_new = False
@@ -250,35 +256,86 @@ class Index:
         return self.connection is not None and self.made_new
 
     def _open(self) -> sqlite.Connection:
-        folder = os.path.dirname(self.path)
-        if not os.path.isdir(folder):  # somebody removed it while the memory was open
-            try:
-                os.mkdir(folder, 0o700)  # never the folders above: a root that is gone stays gone
-            except FileExistsError:
-                pass
-            except OSError as error:
-                raise IndexFaultError(
-                    f"cannot make the folder of the index {folder}: {error.strerror}", path=folder
-                ) from error
         try:
-            connection = self._open_checked()
-        except sqlite.DAMAGED as error:
-            self.start_anew(f"the index was damaged ({error})")
-            connection = self._open_checked()
+            self._make_folder()
+            connection = self._healed()
+        except (IndexFaultError, *sqlite.HINDERED) as error:
+            if isinstance(error, sqlite.BUSY) or self._folder is not None or not self._may_move():
+                raise
+            connection = self._moved(error)
         self._connection = connection
         self._inode = _inode(self.path)
         return connection
 
+    def _make_folder(self) -> None:
+        folder = os.path.dirname(self.path)
+        if os.path.isdir(folder):
+            return
+        try:  # somebody removed it while the memory was open
+            os.mkdir(folder, 0o700)  # never the folders above: a root that is gone stays gone
+        except FileExistsError:
+            pass
+        except OSError as error:
+            raise IndexFaultError(
+                f"cannot make the folder of the index {folder}: {error.strerror}", path=folder
+            ) from error
+
+    def _healed(self) -> sqlite.Connection:
+        try:
+            return self._open_checked()
+        except sqlite.DAMAGED as error:
+            self.start_anew(f"the index was damaged ({error})")
+            return self._open_checked()
+
+    def _moved(self, why: Exception) -> sqlite.Connection:
+        """A connection to an index of this handle's own, which goes with it.
+
+        A memory can be read without any index that lasts: only each opening costs a rebuild. In the
+        machine's memory where there is such a folder: the disk may be what is full.
+        """
+        import shutil
+        import tempfile
+        import weakref
+
+        message = why.message if isinstance(why, IndexFaultError) else str(why)
+        for place in (MEMORY_FOLDER, None):
+            if place is not None and not os.path.isdir(place):
+                continue
+            try:
+                folder = tempfile.mkdtemp(prefix="h2ams-index-", dir=place)  # 0700
+            except OSError:
+                continue
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+            self._folder = folder
+            self.path = os.path.join(folder, os.path.basename(self.path))
+            try:
+                connection = self._open_checked()
+            except (IndexFaultError, *sqlite.HINDERED):
+                continue
+            text = f"{message}: the index is made anew in {folder}, for this process alone"
+            self.notes.append(("index-temporary", text))
+            return connection
+        if isinstance(why, IndexFaultError):
+            raise why
+        raise self.fault(why) from why
+
+    def fault(self, error: Exception) -> IndexFaultError:
+        """What to tell where the database could not be written, or was not free."""
+        hint = "free some space on its disk; the files are as they were, the next call tries again"
+        if isinstance(error, sqlite.BUSY):
+            hint = "another process writes to it: try again"
+        return IndexFaultError(f"the index {self.path}: {error}", path=self.path, hint=hint)
+
     def _open_checked(self) -> sqlite.Connection:
         connection = sqlite.connect(self.path)
         try:
-            has_meta = sqlite.value(
-                connection, "SELECT count(*) FROM sqlite_schema WHERE name = 'meta'"
-            )
-            if not has_meta:
-                with contextlib.suppress(sqlite.Error):  # another process may be first
+            has_meta = "SELECT count(*) FROM sqlite_schema WHERE name = 'meta'"
+            if not sqlite.value(connection, has_meta):
+                with contextlib.suppress(sqlite.MISFIT):  # another process may be first
                     create(connection, self.encoding)
                     self.made_new = True
+                if not sqlite.value(connection, has_meta):
+                    raise sqlite.Unsound("its tables are not ours")
             found = dict(sqlite.rows(connection, "SELECT key, value FROM meta"))
             expected = expected_meta(self.encoding)
             if any(found.get(key) != value for key, value in expected.items()):

@@ -25,6 +25,8 @@ from h2ams.memory.scope import parse_scope
 from h2ams.memory.values import Problem
 from h2ams.settings import Settings
 
+PROBED_WORDS = 2_000  # a page of the table of words stands for some hundred pages of them
+
 
 @dataclass(frozen=True, slots=True)
 class Verification:
@@ -98,7 +100,27 @@ def _checked(connection: sqlite.Connection) -> list[Problem]:
         )
     except sqlite.Error as error:
         problems.append(Problem("index-damaged", f"full-text index: {error}", 0, fixable=True))
+    if not problems and not _words_are_found(connection):
+        text = "full-text index: words that it holds are not found"
+        problems.append(Problem("index-damaged", text, 0, fixable=True))
     return problems
+
+
+def _words_are_found(connection: sqlite.Connection) -> bool:
+    """Whether a search finds each word in as many rows as hold it; evenly spread ones of many.
+
+    FTS5's own check reads its pages in a row and never asks the table of where words begin.
+    """
+    connection.execute("CREATE VIRTUAL TABLE temp.held USING fts5vocab(main, memory_fts, 'row')")
+    step = int(sqlite.value(connection, "SELECT count(*) FROM temp.held")) // PROBED_WORDS + 1
+    held = connection.execute("SELECT term, doc FROM temp.held")
+    for number, (word, rows) in enumerate(held):
+        if number % step:
+            continue
+        found = "SELECT count(*) FROM memory_fts WHERE memory_fts MATCH ?"
+        if sqlite.value(connection, found, (f'"{word}"',)) != rows:
+            return False
+    return True
 
 
 def _row_digests(connection: sqlite.Connection, where: str) -> list[str]:
