@@ -1,0 +1,602 @@
+"""Real processes on one memory folder, killed and crossed at random: ``python tools/soak.py``.
+
+    --seconds N      so long several processes read, write, edit by hand, delete and sync at once
+    --processes N    how many of them (two are editors, which know nothing of the engine)
+    --kills N        so many processes are killed with SIGKILL, each in the middle of its work
+    --seed N         the same choices again; the moments of the kills are the machine's
+
+Two phases. *Crossed*: all processes work on the same files; some are killed and replaced. *Killed*:
+one process after the other works until it is killed, and after each kill everything is looked at.
+What a call had reported as done must be in the files, byte for byte what nobody touched must be as
+it was, no call may raise anything but the documented errors, and ``verify`` must be ok. It prints
+what it did and exits with 1 where any of that fails. A new operation joins by one line in
+``OPERATIONS``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from h2ams import Access, ConflictError, H2amsError, LockTimeoutError, Memory, Settings, StoreError
+from h2ams.memory.segment import parse
+
+SCOPES = ("user", "sessions/s1", "sessions/s1/vp/ada")
+ACCESS = Access(session="s1", vp="ada", user="write")
+KEPT_COUNT = 12  # segments in each scope that nobody touches
+MOST_OWN = 40  # of one process; then it forgets some
+EDITORS = 2
+SETTINGS = Settings(encoding="estimate", lock_timeout_ms=120_000)
+DOCUMENTED = (ConflictError, LockTimeoutError)  # docs/reliability.md, "What may happen"
+WORDS = ["alpha", "beta", "gamma", "delta", "认证", "naïve", "storage", "index", "writer", "reader"]
+
+
+@dataclass
+class Work:
+    """What one process knows: its own segments by address, and where it tells what it does."""
+
+    memory: Memory
+    chance: random.Random
+    tell: Callable[[dict[str, Any]], None]
+    own: dict[str, str]
+    name: str
+    count: int = 0
+
+    def text(self) -> str:
+        self.count += 1
+        words = " ".join(self.chance.choices(WORDS, k=self.chance.randrange(3, 40)))
+        return f"{self.name} {self.count} {words}"
+
+    def address(self) -> str | None:
+        return self.chance.choice(sorted(self.own)) if self.own else None
+
+
+# -- operations ------------------------------------------------------------------------------------
+
+
+def remember(work: Work) -> None:
+    scope, body = work.chance.choice(SCOPES), work.text()
+    work.tell({"try": "remember", "scope": scope, "body": body})
+    address = work.memory.remember(scope, body).address
+    work.own[address] = body
+    work.tell({"did": "remember", "address": address, "body": body})
+
+
+def update(work: Work) -> None:
+    address, body = work.address(), work.text()
+    if address is None:
+        return remember(work)
+    work.tell({"try": "update", "address": address, "body": body})
+    result = work.memory.update(address, body=body, tags=["changed"])
+    assert result.conflict is None, "nobody else edits this segment"
+    work.own[address] = body
+    return work.tell({"did": "update", "address": address, "body": body})
+
+
+def forget(work: Work, *, purge: bool = False) -> None:
+    address = work.address()
+    if address is None:
+        return remember(work)
+    work.tell({"try": "forget", "address": address})
+    work.memory.forget(address, purge=purge)
+    del work.own[address]
+    return work.tell({"did": "forget", "address": address})
+
+
+def forget_and_undo(work: Work) -> None:
+    address = work.address()
+    if address is None:
+        return remember(work)
+    body = work.own[address]
+    work.tell({"try": "forget", "address": address})
+    work.memory.forget(address)
+    del work.own[address]
+    work.tell({"did": "forget", "address": address})
+    work.tell({"try": "unforget", "address": address, "body": body})
+    work.memory.unforget(address)
+    work.own[address] = body
+    return work.tell({"did": "unforget", "address": address, "body": body})
+
+
+def query(work: Work) -> str:
+    return " ".join(work.chance.choices([*WORDS, f"{work.count}"], k=3))
+
+
+def read_something(work: Work) -> None:
+    memory, access = work.memory, work.chance.choice([None, ACCESS])
+    work.chance.choice(
+        [
+            lambda: memory.recall(query(work), access=access),
+            lambda: memory.context(query(work), access=access, budget=400),
+            lambda: memory.list(work.chance.choice(SCOPES), access=access),
+            lambda: memory.status(access=access),
+            lambda: memory.sources("m1", access=access),
+        ]
+    )()
+
+
+OPERATIONS: dict[str, tuple[int, Callable[[Work], object]]] = {
+    "read": (40, read_something),
+    "recall": (20, lambda work: work.memory.recall(query(work), access=ACCESS, limit=50)),
+    "commit": (6, lambda work: work.memory.context(query(work), access=ACCESS, commit=True)),
+    "remember": (26, remember),
+    "update": (16, update),
+    "forget": (8, forget),
+    "purge": (2, lambda work: forget(work, purge=True)),
+    "undo": (4, forget_and_undo),
+    "summary": (2, lambda work: work.memory.store.write_summary(scope_of("user"), work.text())),
+    "sync": (8, lambda work: work.memory.sync()),
+    "rebuild": (2, lambda work: work.memory.rebuild()),
+    "verify": (1, lambda work: work.memory.verify()),
+    "doctor": (2, lambda work: work.memory.doctor(fix=True)),
+}
+WRITING = [name for name in OPERATIONS if name not in ("read", "recall", "verify")]
+
+
+def scope_of(text: str) -> Any:
+    from h2ams.memory.scope import parse_scope
+
+    return parse_scope(text)
+
+
+# -- the folder ------------------------------------------------------------------------------------
+
+
+def segment_text(id: str, body: str) -> str:
+    return f"---\nid: {id}\nkind: fact\nzeta: x  # a comment\nsourceMessages: [m1]\n---\n{body}\n"
+
+
+def plant(root: Path) -> dict[str, str]:
+    """Segments in odd but legal hand-written form; their raw text by address."""
+    for scope in SCOPES:
+        texts = [
+            segment_text(f"kept{n}", f"Kept {n}  \n\n---\n\nrule, 认证") for n in range(KEPT_COUNT)
+        ]
+        path = root / scope / "memory.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(texts), encoding="utf-8", newline="")
+    return {a: raw for a, (raw, _) in entries(root).items()}
+
+
+def entries(root: Path) -> dict[str, tuple[str, str]]:
+    """Raw text and body of every segment in the files, by address; no engine in between."""
+    found = {}
+    for scope in SCOPES:
+        path = root / scope / "memory.md"
+        for entry in parse(path.read_bytes()).entries if path.exists() else ():
+            found[f"{scope}#{entry.address_id}"] = (entry.raw, entry.segment.body)
+    return found
+
+
+@dataclass
+class Model:
+    """What the files must hold by what the processes told; ``open`` is what one last tried."""
+
+    bodies: dict[str, str] = field(default_factory=dict)
+    open: dict[str, Any] | None = None
+
+    def hear(self, line: dict[str, Any]) -> None:
+        if "try" in line:
+            self.open = line
+            return
+        self.open = None
+        if line["did"] == "forget":
+            self.bodies.pop(line["address"], None)
+        else:
+            self.bodies[line["address"]] = line["body"]
+
+    def settle(self, found: dict[str, tuple[str, str]]) -> list[str]:
+        """Faults where ``found`` is not what was told, what was last tried done or not."""
+        tried, self.open = self.open, None
+        address = tried.get("address") if tried else None
+        faults = []
+        for each, body in list(self.bodies.items()):
+            now = found[each][1] if each in found else None
+            may = {body}
+            if each == address and tried is not None:
+                may.add(tried.get("body") or (None if tried["try"] == "forget" else body))
+            if now not in may:
+                faults.append(f"{each}: {now!r} stands for {body!r}")
+            elif now is None:
+                del self.bodies[each]
+            else:
+                self.bodies[each] = now
+        if tried is not None and tried["try"] in ("remember", "unforget"):
+            fresh = {a: b for a, (_, b) in found.items() if b == tried["body"]}
+            self.bodies.update(fresh)
+        return faults
+
+
+def open_memory(root: Path) -> Memory:
+    return Memory.open(root, settings=SETTINGS)
+
+
+# -- killed one after the other --------------------------------------------------------------------
+
+
+def killed(root: Path, kills: int, seed: int) -> tuple[dict[str, Any], list[str]]:
+    """Kill ``kills`` processes, each in the middle of its work, and look at all of it each time."""
+    chance = random.Random(seed)
+    kept, model, counts = plant(root), Model(), Counter[str]()
+    twins: list[str] = []
+    faults: list[str] = []
+    for number in range(kills):
+        kind = WRITING[number % len(WRITING)]
+        if kind == "doctor":
+            twins.append(twin(root, number))
+        lines = one_killed(root, kind, model, random.Random(seed * 100_003 + number), chance)
+        for line in lines:
+            if "error" in line:
+                faults.append(f"kill {number}, {kind}: {line['error']}")
+            elif "call" in line:
+                counts[line["call"]] += 1
+            elif "done" not in line:
+                model.hear(line)
+        unfinished = bool(lines) and "done" not in lines[-1]
+        counts["in the middle of a call"] += unfinished
+        counts[f"killed in {kind}"] += unfinished
+        faults += [f"kill {number}, {kind}: {each}" for each in look(root, kept, model, twins)]
+        if len(faults) > 5:
+            break
+    return {"kills": kills, **{k: v for k, v in counts.items() if " " in k}}, faults
+
+
+def twin(root: Path, number: int) -> str:
+    """Write a segment by hand whose id another one has: something for the doctor. Its body."""
+    body = f"twin {number}"
+    with open(root / SCOPES[0] / "memory.md", "a", encoding="utf-8", newline="") as file:
+        file.write(f"\n---\nid: kept1\nkind: fact\n---\n{body}\n")
+    return body
+
+
+def one_killed(
+    root: Path, kind: str, model: Model, choices: random.Random, chance: random.Random
+) -> list[dict[str, Any]]:
+    """What a child told before it was killed; it does ``kind`` mostly, and what it needs for it."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        work_until_killed(root, kind, dict(model.bodies), choices, writing)
+    os.close(writing)
+    with open(reading, "rb") as pipe:
+        first = pipe.readline()  # the memory is open
+        time.sleep(chance.choice((0.0, 0.004, 0.015, 0.05)) * chance.random())
+        os.kill(child, signal.SIGKILL)
+        rest = pipe.read()
+    _, status = os.waitpid(child, 0)
+    lines = [json.loads(each) for each in (first + rest).split(b"\n")[:-1]]
+    if not os.WIFSIGNALED(status):
+        lines.append({"error": f"the child ended by itself: {status}"})
+    return lines[1:] if lines and lines[0] == {"ready": True} else lines
+
+
+def work_until_killed(
+    root: Path, kind: str, own: dict[str, str], choices: random.Random, pipe: int
+) -> None:
+    def tell(line: dict[str, Any]) -> None:
+        os.write(pipe, json.dumps(line).encode() + b"\n")
+
+    try:
+        with open_memory(root) as memory:
+            memory.status()
+            tell({"ready": True})
+            work = Work(memory, choices, tell, own, f"killed{os.getpid()}")
+            while True:
+                if len(own) > MOST_OWN:
+                    forget(work)
+                tell({"call": kind})
+                OPERATIONS[kind][1](work)
+                tell({"done": kind})
+    except BaseException as error:  # noqa: BLE001 - the parent judges it
+        tell({"error": repr(error)})
+    finally:
+        os._exit(1)
+
+
+def look(root: Path, kept: dict[str, str], model: Model, twins: list[str]) -> list[str]:
+    """Everything that is not as it must be, in the files first, then in the index."""
+    found = entries(root)
+    faults = model.settle(found)
+    faults += [f"{each} changed" for each, raw in kept.items() if found.get(each, ("",))[0] != raw]
+    bodies = Counter(body for _, body in found.values())
+    faults += [f"{each!r} is there {bodies[each]} times" for each in twins if bodies[each] != 1]
+    with open_memory(root) as memory:
+        memory.sync()
+        checked = memory.verify()
+        if not checked.ok:
+            faults.append(f"verify: {checked.problems}")
+        listed = {x.address for scope in SCOPES for x in memory.list(scope) if not x.is_note}
+        if listed != found.keys():
+            faults.append(f"list and files differ by {sorted(listed ^ found.keys())[:3]}")
+    return faults
+
+
+# -- crossed ---------------------------------------------------------------------------------------
+
+
+class Crew:
+    """Processes that work on one folder at once; each tells what it does in a file of its own."""
+
+    def __init__(self, root: Path, logs: Path, seed: int) -> None:
+        self.root, self.logs, self.seed = root, logs, seed
+        self.running: dict[int, str] = {}
+        self.models: dict[str, Model] = {}
+        self.counts: Counter[str] = Counter()
+        self.faults: list[str] = []
+        self._heard: dict[str, int] = {}
+        self._starts = 0
+
+    def start(self, name: str, until: float) -> None:
+        self._starts += 1
+        own = dict(self.models.setdefault(name, Model()).bodies)
+        choices = random.Random(f"{self.seed} {name} {self._starts}")
+        log = os.open(self.logs / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        child = os.fork()
+        if child == 0:
+            work = edit_by_hand if name.startswith("editor") else work_until
+            run_child(work, self.root, choices, own, f"{name}x{self._starts}", log, until)
+        os.close(log)
+        self.running[child] = name
+
+    def kill_one(self, chance: random.Random, until: float) -> None:
+        """Kill a process of the engine, see what it had done, start another one in its place."""
+        victims = sorted(pid for pid, name in self.running.items() if name.startswith("worker"))
+        if not victims:
+            return
+        pid = chance.choice(victims)
+        os.kill(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+        name = self.running.pop(pid)
+        self.counts["kills"] += os.WIFSIGNALED(status)
+        self.hear(name)
+        self.settle(name)
+        if time.monotonic() < until:
+            self.start(name, until)
+
+    def wait(self) -> None:
+        for pid, name in list(self.running.items()):
+            _, status = os.waitpid(pid, 0)
+            if status:
+                self.faults.append(f"{name} ended with {status}")
+            self.hear(name)
+            self.settle(name)
+        self.running.clear()
+
+    def hear(self, name: str) -> None:
+        data = (self.logs / name).read_bytes()
+        new = data[self._heard.get(name, 0) :]
+        self._heard[name] = len(data)
+        for each in new.split(b"\n"):
+            if not each.endswith(b"}"):
+                continue  # cut by the kill
+            line = json.loads(each)
+            if "error" in line:
+                self.faults.append(f"{name}: {line['error']}")
+            elif "count" in line:
+                self.counts[line["count"]] += 1
+            else:
+                self.models[name].hear(line)
+
+    def settle(self, name: str) -> None:
+        """Believe the files about what a process was in the middle of."""
+        model = self.models[name]
+        if model.open is None:
+            return
+        self.counts["in the middle of a write"] += 1
+        # Others replace the file meanwhile: what is read is one of its versions.
+        self.faults += [f"{name}: {each}" for each in model.settle(entries(self.root))]
+
+
+def run_child(
+    work: Callable[..., None],
+    root: Path,
+    choices: random.Random,
+    own: dict[str, str],
+    name: str,
+    log: int,
+    until: float,
+) -> None:
+    def tell(line: dict[str, Any]) -> None:
+        os.write(log, json.dumps(line).encode() + b"\n")
+
+    code = 0
+    try:
+        work(root, choices, own, name, tell, until)
+    except BaseException as error:  # noqa: BLE001 - the parent judges it
+        import traceback
+
+        code = 1
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        tell({"error": f"{error!r} at {os.path.basename(place.filename)}:{place.lineno}"})
+    finally:
+        os._exit(code)
+
+
+def work_until(
+    root: Path,
+    choices: random.Random,
+    own: dict[str, str],
+    name: str,
+    tell: Callable[[dict[str, Any]], None],
+    until: float,
+) -> None:
+    names = list(OPERATIONS)
+    weights = [weight for weight, _ in OPERATIONS.values()]
+    with open_memory(root) as memory:
+        work = Work(memory, choices, tell, own, name)
+        while time.monotonic() < until:
+            kind = "forget" if len(own) > MOST_OWN else choices.choices(names, weights)[0]
+            try:
+                OPERATIONS[kind][1](work)
+            except H2amsError as error:
+                if not is_documented(error):
+                    raise
+                kind = f"{kind} refused: {type(error).__name__}"
+            tell({"count": kind})
+
+
+def is_documented(error: H2amsError) -> bool:
+    held_open = isinstance(error, StoreError) and "open for writing" in error.message
+    return isinstance(error, DOCUMENTED) or held_open
+
+
+def edit_by_hand(
+    root: Path,
+    choices: random.Random,
+    own: dict[str, str],
+    name: str,
+    tell: Callable[[dict[str, Any]], None],
+    until: float,
+) -> None:
+    """Saves in place in the shared files; by rename, by backup and by deletion in notes."""
+    count = 0
+    while time.monotonic() < until:
+        count += 1
+        body = f"{name} {count} by hand " + " ".join(choices.choices(WORDS, k=5))
+        path = root / choices.choice(SCOPES) / "memory.md"
+        kind = choices.choice(("in place", "append", "note", "backup", "delete note"))
+        if kind in ("in place", "append"):
+            scope = path.parent.relative_to(root).as_posix()
+            address = f"{scope}#{name.replace('editor', 'hand')}n{count}"
+            text = "\n" + segment_text(address.partition("#")[2], body)
+            with one_editor_at_a_time(root):
+                save_in_place(path, text) if kind == "in place" else append(path, text)
+            tell({"did": "remember", "address": address, "body": body})
+        else:
+            note(root / f"sessions/s1/{name.partition('x')[0]}.md", f"# N\n\n{body}\n", kind)
+        tell({"count": f"by hand: {kind}"})
+        time.sleep(choices.random() * 0.05)
+
+
+@contextlib.contextmanager
+def one_editor_at_a_time(root: Path) -> Iterator[None]:
+    """Two editors that truncate one file at once lose text to each other, without any engine."""
+    with open(root.with_name("editors.lock"), "wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def save_in_place(path: Path, text: str) -> None:
+    """Truncate and write, as editors do that keep the inode."""
+    with open(path, "r+b", buffering=0) as file:
+        data = file.read()
+        file.seek(0)
+        file.truncate()
+        half = len(data) // 2
+        file.write(data[:half])
+        file.write(data[half:] + text.encode())
+
+
+def append(path: Path, text: str) -> None:
+    with open(path, "ab", buffering=0) as file:
+        file.write(text.encode())
+
+
+def note(path: Path, text: str, kind: str) -> None:
+    if kind == "delete note":
+        path.unlink(missing_ok=True)
+        return
+    if kind == "backup":
+        with contextlib.suppress(FileNotFoundError):
+            path.rename(f"{path}~")
+        path.write_text(text, encoding="utf-8")
+        return
+    aside = path.with_suffix(".md.tmp")
+    aside.write_text(text, encoding="utf-8")
+    aside.replace(path)
+
+
+def crossed(
+    root: Path, logs: Path, seconds: float, processes: int, seed: int, kills_per_s: float
+) -> tuple[dict[str, Any], list[str]]:
+    """Let ``processes`` work at once for ``seconds``; what they did, and what was wrong."""
+    kept, chance = plant(root), random.Random(seed)
+    with open_memory(root) as memory:
+        memory.sync()
+    crew = Crew(root, logs, seed)
+    until = time.monotonic() + seconds
+    editors = min(EDITORS, max(0, processes - 1))
+    names = [f"editor{n}" for n in range(editors)]
+    names += [f"worker{n}" for n in range(processes - editors)]
+    for name in names:
+        crew.start(name, until)
+    while time.monotonic() < until:
+        time.sleep(min(max(0.0, until - time.monotonic()), chance.expovariate(kills_per_s)))
+        crew.kill_one(chance, until)
+    crew.wait()
+    together = Model()
+    for model in crew.models.values():
+        together.bodies.update(model.bodies)
+    faults = [*crew.faults, *look(root, kept, together, [])]
+    counts = dict(sorted(crew.counts.items()))
+    return {"segments that must be there": len(together.bodies), **counts}, faults
+
+
+# -- the run ---------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def folder(given: str | None) -> Iterator[Path]:
+    """A folder for the run; one of its own is removed at the end."""
+    base = Path(given or tempfile.mkdtemp(prefix="h2ams-soak-"))
+    base.mkdir(parents=True, exist_ok=True)
+    try:
+        yield base
+    finally:
+        if not given:
+            shutil.rmtree(base, ignore_errors=True)
+
+
+def main(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(description="soak test of one memory folder")
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--processes", type=int, default=8)
+    parser.add_argument("--kills", type=int, default=1_000)
+    parser.add_argument("--kills-per-second", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--folder", help="keep the folder here instead of removing it")
+    args = parser.parse_args(words)
+    report: dict[str, Any] = {"seed": args.seed}
+    faults: list[str] = []
+    with folder(args.folder) as base:
+        if args.seconds:
+            (base / "logs").mkdir(exist_ok=True)
+            started = time.monotonic()
+            report["crossed"], found = crossed(
+                base / "crossed",
+                base / "logs",
+                args.seconds,
+                args.processes,
+                args.seed,
+                args.kills_per_second,
+            )
+            report["crossed"] |= {"processes": args.processes, "seconds": args.seconds}
+            report["crossed"]["elapsed_s"] = round(time.monotonic() - started, 1)
+            faults += found
+        if args.kills:
+            started = time.monotonic()
+            report["killed"], found = killed(base / "killed", args.kills, args.seed)
+            report["killed"]["elapsed_s"] = round(time.monotonic() - started, 1)
+            faults += found
+    report |= {"faults": faults, "ok": not faults}
+    print(json.dumps(report, indent=1, ensure_ascii=False))
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
