@@ -328,6 +328,7 @@ class Memory(Parts):
 
         self._owner_only(access, "verify")
         with self._index.lock:
+            self._syncer.refuse_sudden_emptiness()
             if self._index.is_new():  # there was none: nothing that could differ
                 self._syncer.sync()
             return verify(self._root, self._index, self.settings)
@@ -474,6 +475,7 @@ class Memory(Parts):
         """``scope``, if ``access`` may write there and where its redirects lead."""
         gate = Gate(access)
         gate.check_write(scope)
+        self._syncer.refuse_sudden_emptiness()  # unmounted: below it the text would be hidden
         if scope.topic and access is not None:
             gate.check_write(self.store.canonical(scope))
         return scope

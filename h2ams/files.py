@@ -12,9 +12,11 @@ import os
 import re
 import stat
 import threading
+import time
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from h2ams.atomic import (
@@ -40,6 +42,8 @@ __all__ = ["STATE_FOLDER", "Changed", "FaultHook", "FileState", "Root"]
 
 STATE_FOLDER = ".h2ams"
 LOCK_POLL_MS = 10
+SAVE_WINDOW_S = 2.0  # a backup that is older says nothing about what happens now
+SAVE_WAIT_S = 0.5  # for an editor between its backup and its new file
 # One test for every path of a scan; what it catches is looked at slowly, and may be harmless.
 _DOUBTFUL = re.compile(r"\A\Z|[\0\\]|\A/|/\Z|//|\A[A-Za-z]:|(?:\A|/)\.\.?(?:/|\Z)")
 _REPARSE_POINT = 0x400  # FILE_ATTRIBUTE_REPARSE_POINT: junctions are links too
@@ -85,6 +89,16 @@ class Root:
         except (OSError, ValueError) as error:
             raise _root_error(text, error) from error
         return cls(path, state=state, lock_timeout_ms=lock_timeout_ms, hook=hook)
+
+    @cached_property
+    def folds_case(self) -> bool:
+        """Whether names that differ by case alone (or by Unicode form) mean one file here."""
+        for path in (self._own_state, self.path):
+            folder, name = os.path.split(path)
+            other = os.path.join(folder, name.swapcase())
+            if name.swapcase() != name and os.path.exists(path):
+                return os.path.exists(other) and os.path.samefile(path, other)
+        return False
 
     def writable(self) -> bool:
         """Whether this process may add files to the root folder."""
@@ -143,6 +157,7 @@ class Root:
         try:
             self._writer.at("read", path)
             if settled:
+                _wait_for_save(path)
                 with leased(path, relative):
                     found = read(path, relative)
             else:
@@ -217,6 +232,25 @@ class Root:
         """Nothing is missing *in* a folder that is gone: an unmounted root is not an empty one."""
         _existing_folder(self.path)
 
+    def is_bare(self) -> bool:
+        """Whether nothing but the engine's own folder is left; ``RootError`` for no root."""
+        self._require_root()
+        with os.scandir(self.path) as entries:
+            return all(entry.name == STATE_FOLDER for entry in entries)
+
+    def require_content(self) -> None:
+        """``RootError`` where the root is missing or bare: for callers who know of files in it."""
+        if self.is_bare():
+            raise self.emptied()
+
+    def emptied(self) -> RootError:
+        """The error for a root in which nothing is left of what was known."""
+        return RootError(
+            f"the memory folder {self.path} is empty, but it held files: is the disk mounted?",
+            path=self.path,
+            hint="nothing was removed; if the folder is meant to be empty, run h2ams rebuild",
+        )
+
     # Locks
 
     @contextmanager
@@ -228,6 +262,8 @@ class Root:
         """
         from filelock import Timeout  # 40 ms, and a recall needs no lock
 
+        if not os.path.isdir(self.path):
+            self._require_root()
         path = self._lock_path(name)
         wait_ms = self._lock_timeout_ms if timeout_ms is None else timeout_ms
         lock = self._lock_object(path)
@@ -329,6 +365,24 @@ class Root:
         for count in range(len(parts) + 1):
             path = os.path.join(self.state, *parts[:count])
             _refuse_link(path, path)
+
+
+def _wait_for_save(path: str) -> None:
+    """Wait while an editor has moved the file to its backup name and not written the new one yet.
+
+    That it did so just now shows in the backup's ctime; a file that was deleted has none.
+    """
+    if os.path.lexists(path):
+        return
+    try:
+        age_s = time.time() - os.stat(f"{path}~").st_ctime
+    except OSError:
+        return
+    deadline = time.monotonic() + SAVE_WAIT_S
+    while abs(age_s) < SAVE_WINDOW_S and time.monotonic() < deadline:
+        if os.path.lexists(path):
+            return
+        time.sleep(LOCK_POLL_MS / 1000)
 
 
 def _existing_folder(text: str) -> str:

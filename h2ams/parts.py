@@ -108,6 +108,7 @@ class Parts:
             _prepared(root),
             encoding=settings.encoding,
             may_move=lambda: os.path.isdir(root.path),  # a root that is gone is an error
+            on_loss=root.require_content,
         )
         self._syncer = Syncer(root, self._index, settings, count=self._count)
         self._guard = Guard(self._index, self._syncer)

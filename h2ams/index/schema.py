@@ -212,15 +212,22 @@ class Index:
     ``lock`` serialises its use; ``fresh`` is False from opening on until a sync has been run on a
     database that was made new. A damaged file is set aside and replaced by an empty one, and where
     none can be kept it moves to a temporary folder (if ``may_move`` says so): never an error that
-    stops a turn. ``notes`` says what happened, in words for ``status``.
+    stops a turn. ``notes`` says what happened, in words for ``status``. ``on_loss`` is called
+    before a folder that went while the index was open is made again, and may raise.
     """
 
     def __init__(
-        self, path: str, *, encoding: str, may_move: Callable[[], bool] = lambda: False
+        self,
+        path: str,
+        *,
+        encoding: str,
+        may_move: Callable[[], bool] = lambda: False,
+        on_loss: Callable[[], None] = lambda: None,
     ) -> None:
         self.path = path
         self.encoding = encoding
         self._may_move = may_move
+        self._on_loss = on_loss
         self._folder: str | None = None  # of this handle's own, when it has moved
         self.lock = threading.RLock()
         self.notes: list[tuple[str, str]] = []
@@ -271,7 +278,9 @@ class Index:
         folder = os.path.dirname(self.path)
         if os.path.isdir(folder):
             return
-        try:  # somebody removed it while the memory was open
+        if self._inode:  # it was there: is all the rest, or was a disk unmounted?
+            self._on_loss()
+        try:
             os.mkdir(folder, 0o700)  # never the folders above: a root that is gone stays gone
         except FileExistsError:
             pass
@@ -425,7 +434,7 @@ class Index:
 def _inode(path: str) -> int:
     try:
         return os.stat(path).st_ino
-    except FileNotFoundError:
+    except OSError:  # not there, or a folder above it is none any more: opening it says why
         return 0
 
 

@@ -126,7 +126,7 @@ class Syncer:
                 time.sleep(wait_ns / 1e9)
                 seen = self._seen(targets)
             if not targets:
-                self._refuse_sudden_emptiness(seen)
+                self._refuse_a_scan_without_files(seen)
                 self.folder_problems = tuple(seen.problems)
             report = self._run(seen, targets, frozenset(trusted))
         self.index.made_new = self.index.made_new and bool(targets)
@@ -184,24 +184,30 @@ class Syncer:
             status = os.stat_result((0, 0, 0, 0, 0, 0, -1, 0, 0, 0))
         return found_file(path, place, role, status)
 
-    def _refuse_sudden_emptiness(self, seen: Scan) -> None:
-        if seen.files or seen.blind:
+    def refuse_sudden_emptiness(self) -> None:
+        """``RootError`` where the root is bare and the index knows of files: a disk is missing."""
+        if self.root.is_bare() and self._knows_files():
+            raise self.root.emptied()
+
+    def _refuse_a_scan_without_files(self, seen: Scan) -> None:
+        if seen.files or seen.blind or any(seen.folders.keys() - {""}):
             return
+        if self._knows_files():
+            raise self.root.emptied()
+
+    def _knows_files(self) -> bool:
+        """Whether the index has more files than one person would delete without a thought."""
         with self.index.reading() as connection:
-            known = sqlite.value(connection, "SELECT count(*) FROM files WHERE pending = ''")
-        if known > 1 and not any(seen.folders.keys() - {""}):
-            raise RootError(
-                f"the memory folder {self.root.path} is empty, but the index knows {known} files:"
-                " is the disk mounted?",
-                path=self.root.path,
-                hint="nothing was removed; if the folder is meant to be empty, run h2ams rebuild",
-            )
+            count = sqlite.value(connection, "SELECT count(*) FROM files WHERE pending = ''")
+        return int(count) > 1
 
     def _run(self, seen: Scan, targets: Sequence[str], trusted: frozenset[str]) -> SyncReport:
         with self.index.reading() as connection:
             known = self._known(connection, targets)
             plan = plan_sync(seen.files, known, seen.blinded)
             folders = self._changed_folders(connection, seen, targets)
+        if targets and plan.gone:
+            self.refuse_sudden_emptiness()
         report = SyncReport(
             scanned=plan.scanned,
             problems=tuple(seen.problems),

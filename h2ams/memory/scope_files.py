@@ -8,6 +8,7 @@ if they still are; else it is made anew, a bounded number of times. A plan names
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from h2ams.settings import Settings
 MEMORY_FILE = "memory.md"
 ARCHIVE_FILE = "archive.md"
 WRITE_TRIES = 8  # an editor that saves more often than this during one write is a conflict
+WRITE_PAUSE_MS = 0.5  # doubled with each try: 0.1 s in all
 _PARSED_FILES = 4  # files that one process reads and edits in turn, kept parsed
 
 T = TypeVar("T")
@@ -154,7 +156,9 @@ class ScopeFiles:
         if dry_run:
             return plan().result
         with self.lock(scope):
-            for _ in range(WRITE_TRIES):
+            for number in range(WRITE_TRIES):
+                if number:  # give the other program time to finish
+                    time.sleep(WRITE_PAUSE_MS * 2**number / 1000)
                 made = plan()
                 if journal is not None and made.changes:
                     journal(made.result)
