@@ -64,15 +64,16 @@ class Memory(Parts):
         tags: Sequence[str] = (),
         after: str | None = None,
         before: str | None = None,
-        scopes: Sequence[str] = (),
+        scopes: Sequence[str] | None = None,
         min_score: float | None = None,
         budget: int | None = None,
     ) -> Recall:
         """The segments that match ``query`` best, inside the scopes that ``access`` may read.
 
         ``kinds`` and ``tags``: any of them; ``after`` (inclusive) and ``before`` (exclusive) are
-        ISO times of the last change; ``scopes`` are names with wildcards; ``budget`` bounds the sum
-        of the bodies' tokens. No text of a query is syntax but ``"quoted phrases"`` and ``curr*``.
+        ISO times of the last change; ``scopes`` are names with wildcards, and an empty list of them
+        is no scope at all; ``budget`` bounds the sum of the bodies' tokens. No text of a query is
+        syntax but ``"quoted phrases"`` and ``curr*``.
         """
         started = time.perf_counter()
         filters = Filters(
@@ -80,7 +81,7 @@ class Memory(Parts):
             tuple(tags),
             _moment(after, "after"),
             _moment(before, "before"),
-            tuple(map(canonical_glob, scopes)),
+            None if scopes is None else tuple(map(canonical_glob, scopes)),
         )
         with self._index.lock:
             gate, stale = self._guard.fresh(access)
