@@ -398,8 +398,8 @@ class Crew:
         if model.open is None:
             return
         self.counts["in the middle of a write"] += 1
-        # Others replace the file meanwhile: what is read is one of its versions.
-        self.faults += [f"{name}: {each}" for each in model.settle(entries(self.root))]
+        with one_editor_at_a_time(self.root):  # no file is half-written while it is read
+            self.faults += [f"{name}: {each}" for each in model.settle(entries(self.root))]
 
 
 def run_child(
