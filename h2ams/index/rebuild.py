@@ -15,7 +15,7 @@ from dataclasses import replace
 from h2ams import sqlite
 from h2ams.errors import IndexFaultError
 from h2ams.index.plan import Plan, plan_sync
-from h2ams.index.scan import Scan, scan
+from h2ams.index.scan import Scan, check_room, scan
 from h2ams.index.schema import Index
 from h2ams.index.sync import Syncer, SyncReport
 from h2ams.memory.layout import Role
@@ -30,6 +30,7 @@ def rebuild(syncer: Syncer) -> SyncReport:
     started = time.perf_counter()
     root, settings, index = syncer.root, syncer.settings, syncer.index
     seen = scan(root, settings)
+    check_room(seen, settings)
     with index.lock:
         index.connection  # noqa: B018 - it may have to move: then the new one is made there
     aside = f"{index.path}.new-{os.getpid()}-{time.monotonic_ns():x}"

@@ -23,7 +23,7 @@ from h2ams import sqlite
 from h2ams.errors import RootError, UnsafePathError
 from h2ams.files import Root
 from h2ams.index.plan import Found, Known, Plan, plan_sync
-from h2ams.index.scan import Scan, found_file, is_racy, no_collections, scan
+from h2ams.index.scan import Scan, check_room, found_file, is_racy, no_collections, scan
 from h2ams.index.schema import Index
 from h2ams.memory import layout
 from h2ams.memory.layout import SEGMENT_ROLES, TRACKED, Role, place_of
@@ -127,6 +127,7 @@ class Syncer:
                 seen = self._seen(targets)
             if not targets:
                 self._refuse_a_scan_without_files(seen)
+                check_room(seen, self.settings)
                 self.folder_problems = tuple(seen.problems)
             report = self._run(seen, targets, frozenset(trusted))
         self.index.made_new = self.index.made_new and bool(targets)
@@ -147,6 +148,13 @@ class Syncer:
                 if path and not os.path.lexists(f"{self.root.path}/{path}")
                 if not self._known(connection, (path,))
             )
+
+    def count_scopes_beside(self, scope: str) -> int:
+        """How many scopes the index knows; 0 where ``scope`` is one of them."""
+        with self.index.reading() as connection:
+            if sqlite.value(connection, "SELECT 1 FROM folders WHERE scope = ? LIMIT 1", (scope,)):
+                return 0
+            return int(sqlite.value(connection, "SELECT count(*) FROM scopes WHERE segments > 0"))
 
     def _scan_targets(self, targets: Sequence[str]) -> Scan:
         folders: list[str] = []
