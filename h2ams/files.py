@@ -100,6 +100,11 @@ class Root:
                 return os.path.exists(other) and os.path.samefile(path, other)
         return False
 
+    @property
+    def writer(self) -> Writer:
+        """The writing steps themselves, with the fault hook: for ``trees``."""
+        return self._writer
+
     def writable(self) -> bool:
         """Whether this process may add files to the root folder."""
         effective = os.access in os.supports_effective_ids
@@ -260,12 +265,16 @@ class Root:
         A lock of the operating system: it ends with its holder's process. Names that differ only
         by case or Unicode form share one lock. ``LockTimeoutError`` names lock file and holder.
         """
-        from filelock import Timeout  # 40 ms, and a recall needs no lock
-
         if not os.path.isdir(self.path):
             self._require_root()
         path = self._lock_path(name)
-        wait_ms = self._lock_timeout_ms if timeout_ms is None else timeout_ms
+        with self._locked(path, self._lock_timeout_ms if timeout_ms is None else timeout_ms):
+            yield
+
+    @contextmanager
+    def _locked(self, path: str, wait_ms: int) -> Iterator[None]:
+        from filelock import Timeout  # 40 ms, and a recall needs no lock
+
         lock = self._lock_object(path)
         with errors_named("lock", path):
             self._writer.at("lock", path)
@@ -283,9 +292,22 @@ class Root:
         finally:
             lock.release()
 
+    def wait_for_holders(self, prefix: str) -> None:
+        """Return when each lock whose name begins with ``prefix`` was free at some moment.
+
+        Names are compared as lock files spell them, cut to 40 characters: a few more may be waited
+        for. ``LockTimeoutError`` where one is not free in time.
+        """
+        folder = self._private_folder(self._own_state, ["locks"])
+        start = _readable(_folded(prefix))
+        for name in sorted(os.listdir(folder)):
+            if name.startswith(start) and name.endswith(".lock"):
+                with self._locked(os.path.join(folder, name), self._lock_timeout_ms):
+                    pass
+
     def _lock_path(self, name: str) -> str:
-        folded = unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
-        readable = re.sub(r"[^\w.-]", "+", folded)[:40].strip(".")
+        folded = _folded(name)
+        readable = _readable(folded)
         mark = sha256_hex(folded.encode("utf-8", "replace"))[:16]
         # Always below the root: two processes with different state folders share the files.
         folder = self._private_folder(self._own_state, ["locks"])
@@ -318,6 +340,48 @@ class Root:
         with errors_named("write", path):
             _refuse_link(path, path)
             self._writer.overwrite(path, data, mode=0o600)
+
+    def remove_state(self, name: str) -> None:
+        """Remove the state file ``name`` for good, where it is there."""
+        self._remove_state(self.state, name)
+
+    def state_names(self, folder: str) -> list[str]:
+        """Names in the state folder ``folder``, sorted; none where it is not there."""
+        with errors_named("list", folder):
+            return _names(os.path.join(self.state, *_parts(folder)))
+
+    def read_own(self, name: str) -> bytes | None:
+        """Bytes of ``name`` below ``<root>/.h2ams``, wherever the state folder is."""
+        path = os.path.join(self._own_state, *_parts(name))
+        with errors_named("read", path):
+            self._writer.at("read", path)
+            found = read(path, path)
+        return found.data if found else None
+
+    def write_own(self, name: str, data: bytes) -> None:
+        """Put ``data`` into ``name`` below ``<root>/.h2ams``: what all who open the root share."""
+        parts = _parts(name)
+        path = os.path.join(self._private_folder(self._own_state, parts[:-1]), parts[-1])
+        with errors_named("write", path):
+            _refuse_link(path, path)
+            self._writer.overwrite(path, data, mode=0o600)
+
+    def remove_own(self, name: str) -> None:
+        """Remove ``name`` below ``<root>/.h2ams`` for good, where it is there."""
+        self._remove_state(self._own_state, name)
+
+    def own_names(self, folder: str) -> list[str]:
+        """Names in ``folder`` below ``<root>/.h2ams``; none where it is not there."""
+        with errors_named("list", folder):
+            return _names(os.path.join(self._own_state, *_parts(folder)))
+
+    def _remove_state(self, base: str, name: str) -> None:
+        path = os.path.join(base, *_parts(name))
+        with errors_named("remove", path):
+            self._writer.at("unlink", path)
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+                self._writer.sync_folder(os.path.dirname(path))
 
     def state_path(self, name: str) -> str:
         """Absolute path of ``name`` below the state folder; its folders are made, mode 0700."""
@@ -426,6 +490,23 @@ def _parts(relative: str) -> list[str]:
         if part in ("", ".", ".."):
             raise _unsafe(relative, f"holds the part {part!r}")
     return parts
+
+
+def _folded(name: str) -> str:
+    """A lock's name in one case and form."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+
+
+def _readable(folded: str) -> str:
+    """The part of a lock file's name that a person can read."""
+    return re.sub(r"[^\w.-]", "+", folded)[:40].strip(".")
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []
 
 
 def _can_be_named(relative: str) -> bool:

@@ -27,6 +27,8 @@ __all__ = [
     "Problem",
     "Segment",
     "append",
+    "append_entries",
+    "exchange",
     "new_id",
     "parse",
     "remove",
@@ -66,21 +68,34 @@ def append(
     fence or header). All old bytes stay in their order. ``ReadOnlyError`` unless ``force``.
     """
     _check_writable(document, "", force)
-    newline = document.newline
+    return _spliced(document, _written(segment, document.newline, settings), settings)
+
+
+def append_entries(
+    document: Document, entries: Iterable[Entry], *, settings: Settings = DEFAULTS
+) -> bytes:
+    """The file with ``entries`` of another file behind its last one, in their own bytes.
+
+    Text without a header gets the smallest one, or it would run into what stands before it.
+    ``ReadOnlyError`` for a read-only file.
+    """
+    _check_writable(document, "", False)
+    raws = []
+    for entry in entries:
+        start = "" if entry.has_header else _bare(entry)
+        raws.append(start + entry.raw)
+    between = document.newline * 2
+    return _spliced(document, between.join(raws), settings) if raws else render(document)
+
+
+def exchange(document: Document, entries: Mapping[int, Entry]) -> bytes:
+    """The file with the bytes of ``entries``, of another file, in place of those at their index."""
+    _check_writable(document, "", False)
     text = document.text
-    at = len(text) if document.tail_start is None else document.tail_start
-    bare = ""
-    last = document.entries[-1] if document.entries else None
-    if last is not None and not spans.stands_alone(text[last.body_start : at], settings):
-        at = last.start
-        if not last.has_header:
-            bare = _line_break(last, document).join(("---", _BARE_HEADER, "---", ""))
-    before, after = text[:at], text[at:]
-    gap = "" if not before or before.endswith(("\n\n", "\n\r\n")) else newline
-    if before and not before.endswith("\n"):
-        gap = (_line_break(last, document) if last is not None else newline) + newline
-    new = gap + _written(segment, newline, settings) + newline + (newline if after else "")
-    return _encode(document, before + new + bare + after)
+    for index in sorted(entries, reverse=True):
+        old = document.entries[index]
+        text = text[: old.start] + entries[index].raw + text[old.end :]
+    return _encode(document, text)
 
 
 def replace(
@@ -163,6 +178,29 @@ def remove(document: Document, index: int, *, force: bool = False) -> bytes:
         line_end = text.find("\n", start, entry.start)
         start = entry.start if line_end < 0 else line_end + 1
     return _encode(document, text[:start] + text[end:])
+
+
+def _spliced(document: Document, written: str, settings: Settings) -> bytes:
+    """The file with the text of one more segment where the last one belongs."""
+    newline = document.newline
+    text = document.text
+    at = len(text) if document.tail_start is None else document.tail_start
+    bare = ""
+    last = document.entries[-1] if document.entries else None
+    if last is not None and not spans.stands_alone(text[last.body_start : at], settings):
+        at = last.start
+        if not last.has_header:
+            bare = _line_break(last, document).join(("---", _BARE_HEADER, "---", ""))
+    before, after = text[:at], text[at:]
+    gap = "" if not before or before.endswith(("\n\n", "\n\r\n")) else newline
+    if before and not before.endswith("\n"):
+        gap = (_line_break(last, document) if last is not None else newline) + newline
+    new = gap + written + newline + (newline if after else "")
+    return _encode(document, before + new + bare + after)
+
+
+def _bare(entry: Entry) -> str:
+    return ("\r\n" if entry.crlf else "\n").join(("---", _BARE_HEADER, "---", ""))
 
 
 def new_id(scope: str, kind: str, body: str, taken: Container[str]) -> str:

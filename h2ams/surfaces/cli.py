@@ -47,6 +47,7 @@ COMMANDS = {
     "watch": ("cli_index", "keep the index up to date until interrupted"),
     "verify": ("cli_index", "compare the index with the files"),
     "doctor": ("cli_index", "look for problems in the files; --fix repairs what can be"),
+    "scope": ("cli_scope", "list, delete, rename, clone or migrate whole scopes"),
 }
 _MEANT = {
     "search": "recall",
