@@ -315,6 +315,8 @@ class Memory(Parts):
         """
         self._owner_only(access, "sync")
         wanted = self._relative(paths)
+        if wanted:
+            self._syncer.refuse_sudden_emptiness()
         unknown = self._syncer.unknown(wanted)
         report = self._syncer.sync(wanted)
         return replace(report, problems=(*unknown, *report.problems)) if unknown else report

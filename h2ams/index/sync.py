@@ -214,8 +214,6 @@ class Syncer:
             known = self._known(connection, targets)
             plan = plan_sync(seen.files, known, seen.blinded)
             folders = self._changed_folders(connection, seen, targets)
-        if targets and plan.gone:
-            self.refuse_sudden_emptiness()
         report = SyncReport(
             scanned=plan.scanned,
             problems=tuple(seen.problems),
@@ -355,6 +353,8 @@ class Syncer:
             return self.sync(settle=False)
         with self._healing():
             targets = self._stale_targets(scopes, expected)
+        if targets:
+            self.refuse_sudden_emptiness()
         return self.sync(targets, settle=False) if targets else SyncReport()
 
     def _stale_targets(self, scopes: Sequence[str], expected: Sequence[str]) -> list[str]:
