@@ -38,6 +38,7 @@ from h2ams.memory.segment import parse
 SCOPES = ("user", "sessions/s1", "sessions/s1/vp/ada")
 ACCESS = Access(session="s1", vp="ada", user="write")
 KEPT_COUNT = 12  # segments in each scope that nobody touches
+SESSIONS_COUNT = 6  # whole ones for one process to work on before it is killed
 MOST_OWN = 40  # of one process; then it forgets some
 EDITORS = 2
 SETTINGS = Settings(encoding="estimate", lock_timeout_ms=120_000)
@@ -55,6 +56,7 @@ class Work:
     own: dict[str, str]
     name: str
     count: int = 0
+    sessions: list[str] = field(default_factory=list)  # whole ones, to be worked on one by one
 
     def text(self) -> str:
         self.count += 1
@@ -129,6 +131,26 @@ def read_something(work: Work) -> None:
     )()
 
 
+def whole_session(change: Callable[[Memory, str], object]) -> Callable[[Work], object]:
+    """An operation on the next session that was made for it; without one a session of its own."""
+
+    def work_on(work: Work) -> None:
+        if not work.sessions:
+            work.count += 1
+            name = f"sessions/{work.name}n{work.count}"
+            work.memory.remember(name, work.text())
+            work.memory.remember(f"{name}/vp/ada", work.text())
+            work.sessions.append(name)
+        name = work.sessions.pop()
+        change(work.memory, name)
+
+    return work_on
+
+
+def other(name: str) -> str:
+    return name.replace("sessions/", "sessions/other-")
+
+
 OPERATIONS: dict[str, tuple[int, Callable[[Work], object]]] = {
     "read": (40, read_something),
     "recall": (20, lambda work: work.memory.recall(query(work), access=ACCESS, limit=50)),
@@ -143,6 +165,20 @@ OPERATIONS: dict[str, tuple[int, Callable[[Work], object]]] = {
     "rebuild": (2, lambda work: work.memory.rebuild()),
     "verify": (1, lambda work: work.memory.verify()),
     "doctor": (2, lambda work: work.memory.doctor(fix=True)),
+    "scope delete": (1, whole_session(lambda memory, name: memory.scopes.delete(name))),
+    "scope rename": (
+        1,
+        whole_session(lambda memory, name: memory.scopes.rename(name, other(name))),
+    ),
+    "scope clone": (1, whole_session(lambda memory, x: memory.scopes.clone(x, other(x)))),
+    "scope migrate": (1, whole_session(lambda memory, name: memory.scopes.migrate(name))),
+}
+# How often each text of a session may be there after the operation was killed: all alike.
+WHOLE = {
+    "scope delete": (0, 1),
+    "scope rename": (1,),
+    "scope clone": (1, 2),
+    "scope migrate": (1,),
 }
 WRITING = [name for name in OPERATIONS if name not in ("read", "recall", "verify")]
 
@@ -238,7 +274,9 @@ def killed(root: Path, kills: int, seed: int) -> tuple[dict[str, Any], list[str]
         kind = WRITING[number % len(WRITING)]
         if kind == "doctor":
             twins.append(twin(root, number))
-        lines = one_killed(root, kind, model, random.Random(seed * 100_003 + number), chance)
+        sessions = plant_sessions(root, kind, number) if kind in WHOLE else []
+        choices = random.Random(seed * 100_003 + number)
+        lines = one_killed(root, kind, model, choices, chance, sessions)
         for line in lines:
             if "error" in line:
                 faults.append(f"kill {number}, {kind}: {line['error']}")
@@ -249,10 +287,12 @@ def killed(root: Path, kills: int, seed: int) -> tuple[dict[str, Any], list[str]
         unfinished = bool(lines) and "done" not in lines[-1]
         counts["in the middle of a call"] += unfinished
         counts[f"killed in {kind}"] += unfinished
-        faults += [f"kill {number}, {kind}: {each}" for each in look(root, kept, model, twins)]
+        found = look(root, kept, model, twins) + look_at_sessions(root, kind, sessions)
+        faults += [f"kill {number}, {kind}: {each}" for each in found]
         if len(faults) > 5:
             break
-    return {"kills": kills, **{k: v for k, v in counts.items() if " " in k}}, faults
+    shown = {name: count for name, count in counts.items() if name not in OPERATIONS}
+    return {"kills": kills, **shown}, faults
 
 
 def twin(root: Path, number: int) -> str:
@@ -263,15 +303,52 @@ def twin(root: Path, number: int) -> str:
     return body
 
 
+def plant_sessions(root: Path, kind: str, number: int) -> list[str]:
+    """Sessions to work on, written by hand; those to be migrated in their historical layout."""
+    family = "group" if kind == "scope migrate" else "sessions"
+    names = [f"k{number}n{n}" for n in range(SESSIONS_COUNT)]
+    for name in names:
+        for inner in ("", "vp/ada/", "topic/t/"):
+            path = root / family / name / inner / "memory.md"
+            path.parent.mkdir(parents=True)
+            texts = [segment_text(f"seg{n}", f"{name} {inner}{n}") for n in range(3)]
+            path.write_text("\n".join(texts), encoding="utf-8", newline="")
+    return [f"sessions/{name}" for name in names]
+
+
+def look_at_sessions(root: Path, kind: str, sessions: list[str]) -> list[str]:
+    """Each session must be there as a whole, as often as the operation allows; then it goes."""
+    faults = []
+    for session in sessions:
+        name = session.partition("/")[2]
+        counts: Counter[str] = Counter()
+        for path in [
+            *root.glob(f"*/{name}/**/memory.md"),
+            *root.glob(f"*/other-{name}/**/memory.md"),
+        ]:
+            counts.update(entry.segment.body for entry in parse(path.read_bytes()).entries)
+        times = set(counts.values()) if len(counts) == 9 else {0} if not counts else {-1}
+        if len(times) != 1 or not times <= set(WHOLE[kind]):
+            faults.append(f"{session} is not whole: {sorted(counts.items())}")
+        for path in folders:
+            shutil.rmtree(path)
+    return faults
+
+
 def one_killed(
-    root: Path, kind: str, model: Model, choices: random.Random, chance: random.Random
+    root: Path,
+    kind: str,
+    model: Model,
+    choices: random.Random,
+    chance: random.Random,
+    sessions: list[str],
 ) -> list[dict[str, Any]]:
     """What a child told before it was killed; it does ``kind`` mostly, and what it needs for it."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
-        work_until_killed(root, kind, dict(model.bodies), choices, writing)
+        work_until_killed(root, kind, dict(model.bodies), choices, writing, sessions)
     os.close(writing)
     with open(reading, "rb") as pipe:
         first = pipe.readline()  # the memory is open
@@ -286,7 +363,12 @@ def one_killed(
 
 
 def work_until_killed(
-    root: Path, kind: str, own: dict[str, str], choices: random.Random, pipe: int
+    root: Path,
+    kind: str,
+    own: dict[str, str],
+    choices: random.Random,
+    pipe: int,
+    sessions: list[str],
 ) -> None:
     def tell(line: dict[str, Any]) -> None:
         os.write(pipe, json.dumps(line).encode() + b"\n")
@@ -295,13 +377,14 @@ def work_until_killed(
         with open_memory(root) as memory:
             memory.status()
             tell({"ready": True})
-            work = Work(memory, choices, tell, own, f"killed{os.getpid()}")
-            while True:
+            work = Work(memory, choices, tell, own, f"killed{os.getpid()}", sessions=sessions)
+            while sessions or kind not in WHOLE:
                 if len(own) > MOST_OWN:
                     forget(work)
                 tell({"call": kind})
                 OPERATIONS[kind][1](work)
                 tell({"done": kind})
+            signal.pause()
     except BaseException as error:  # noqa: BLE001 - the parent judges it
         tell({"error": repr(error)})
     finally:
