@@ -322,10 +322,8 @@ def look_at_sessions(root: Path, kind: str, sessions: list[str]) -> list[str]:
     for session in sessions:
         name = session.partition("/")[2]
         counts: Counter[str] = Counter()
-        for path in [
-            *root.glob(f"*/{name}/**/memory.md"),
-            *root.glob(f"*/other-{name}/**/memory.md"),
-        ]:
+        folders = [*root.glob(f"*/{name}"), *root.glob(f"*/other-{name}")]
+        for path in (each for folder in folders for each in folder.rglob("memory.md")):
             counts.update(entry.segment.body for entry in parse(path.read_bytes()).entries)
         times = set(counts.values()) if len(counts) == 9 else {0} if not counts else {-1}
         if len(times) != 1 or not times <= set(WHOLE[kind]):
