@@ -25,6 +25,7 @@ from h2ams.settings import Settings
 UNDO = "forgotten"
 CONFLICTS = "conflicts"
 _VERSION = 1
+_FILES = ("memory.md", "archive.md")  # that a segment is cut from
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +290,8 @@ def record_of(data: bytes, name: str) -> UndoRecord:
             )
             for part in value["parts"]
         )
+        if not parts or any(part.path.rpartition("/")[2] not in _FILES for part in parts):
+            raise ValueError("it names no file of segments")
         return UndoRecord(str(value["scope"]), str(value["id"]), str(value["removedAt"]), parts)
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(

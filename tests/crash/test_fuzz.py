@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from folder import opened, segment_text, write
 from surfaces.command_line import REPOSITORY
+
+from h2ams import Access, StoreError
 
 TARGETS = {"parse": 60, "edit": 60, "folder": 8, "query": 60, "ids": 40, "state": 8, "config": 20,
            "command": 25}  # fmt: skip
@@ -64,3 +68,58 @@ def test_a_finding_is_printed_with_its_input_and_the_command_that_runs_it_again(
     assert done.returncode == 1 and "2 findings" in done.stdout
     assert "KeyError: 'planted'" in done.stdout and "data: b" in done.stdout
     assert "again: python tools/fuzz.py --target parse --seed 8 --cases 1" in done.stdout
+
+
+# -- findings, each with a name --------------------------------------------------------------------
+
+
+def with_undo_record(root: Path, **changes: object) -> Path:
+    """A folder with ``user#b`` forgotten, and ``changes`` in its undo record; the record."""
+    write(root, "user/memory.md", segment_text("a", "alpha"), segment_text("b", "beta"))
+    with opened(root) as memory:
+        memory.forget("user#b")
+    (path,) = (root / ".h2ams/forgotten").glob("*.json")
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | changes), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("parts", ["", [], {}, None, [{}], "x"])
+def test_an_undo_record_without_parts_is_one_clear_error(tmp_path: Path, parts: object) -> None:
+    root = tmp_path / "root"
+    record = with_undo_record(root, parts=parts)
+    with opened(root) as memory:
+        with pytest.raises(StoreError, match=r"undo record .* cannot be read") as caught:
+            memory.unforget("user#b")
+        assert caught.value.hint
+        assert record.exists() and [each.id for each in memory.list()] == ["a"]
+        memory.forget("user#a")  # others are not kept back by it
+        assert memory.unforget("user#a").changed
+
+
+@pytest.mark.parametrize("path", ["user/summary.md", "user/note.md", "user/x", "memory.md/.."])
+def test_an_undo_record_that_names_another_file_writes_into_none(tmp_path: Path, path: str) -> None:
+    root = tmp_path / "root"
+    record = with_undo_record(root)
+    parts = json.loads(record.read_bytes())["parts"]
+    record.unlink()
+    (root / "user/memory.md").unlink()
+    record = with_undo_record(root, parts=[each | {"path": path} for each in parts])
+    before = {each: each.read_bytes() for each in root.rglob("*.md")}
+    with opened(root) as memory, pytest.raises(StoreError, match="no file of segments"):
+        memory.unforget("user#b")
+    assert {each: each.read_bytes() for each in root.rglob("*.md")} == before
+
+
+def test_an_undo_record_that_names_a_foreign_scope_writes_into_its_own(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    record = with_undo_record(root)
+    value = json.loads(record.read_bytes())
+    for part in value["parts"]:
+        part["path"] = "vp/bob/memory.md"
+    record.write_text(json.dumps(value), encoding="utf-8")
+    file = write(root, "vp/bob/memory.md", segment_text("z", "bob's own"))
+    before = file.read_bytes()
+    with opened(root) as memory:
+        memory.unforget("user#b", access=Access(session="s", user="write"))
+        assert file.read_bytes() == before
+        assert [each.id for each in memory.list("user")] == ["a", "b"]
