@@ -208,7 +208,7 @@ def folder(chance: random.Random, show: Show) -> None:
             name, data = some_path(chance), some_bytes(chance)
             show(name, data)
             put(root, name, data)
-        with Memory.open(root, settings=PLAIN, now=lambda: NOW) as memory:
+        with open_folder(root) as memory:
             clock = memory._syncer.clock_ns
             memory.sync()
             use_all(memory, chance, show)
@@ -369,7 +369,7 @@ def state(chance: random.Random, show: Show) -> None:
         put(root, "user/memory.md", b"---\nid: a\n---\nalpha\n\n---\nid: b\n---\nbeta\n")
         put(root, "sessions/s1/topic/old/redirect.json", b'{"version":1,"canonical":"new"}')
         put(root, "sessions/s1/ams.json", b'{"version":1,"recentIds":["a"],"onDemandIds":["b"]}')
-        with Memory.open(root, settings=PLAIN, now=lambda: NOW) as memory:
+        with open_folder(root) as memory:
             memory.context("alpha", access=access, commit=True)
             memory.forget("user#b")
             with contextlib.suppress(H2amsError):
@@ -379,7 +379,7 @@ def state(chance: random.Random, show: Show) -> None:
         data = mutated(chance, path.read_bytes())
         show(str(path.relative_to(root)), data)
         path.write_bytes(data)
-        with Memory.open(root, settings=PLAIN, now=lambda: NOW) as memory:
+        with open_folder(root) as memory:
             assert memory.recall("alpha", access=access).hits
             memory.context("alpha", access=access, commit=True)
             memory.status()
@@ -394,6 +394,61 @@ def state(chance: random.Random, show: Show) -> None:
                     call()
             memory.doctor(fix=True)
             assert memory.verify().ok
+
+
+class Died(BaseException):
+    """In place of a kill: nothing in between may catch it."""
+
+
+def journal(chance: random.Random, show: Show) -> None:
+    """An operation on a scope that died half-way, and its journal damaged: finished, undone, or one
+    error that says where; what does not belong to the operation is never touched."""
+    with tempfile.TemporaryDirectory() as base:
+        root = Path(base) / "root"
+        for name in ("user", "sessions/s1", "sessions/s1/vp/ada", "group/s1", "vp/ada", "chat/c"):
+            put(root, f"{name}/memory.md", b"---\nid: a\n---\nalpha " + name.encode() + b"\n")
+        untouched = {name: (root / name / "memory.md").read_bytes() for name in ("user", "chat/c")}
+        left = chance.randrange(1, 60)
+
+        def hook(operation: str, path: str) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise Died
+
+        with contextlib.suppress(Died), open_folder(root) as memory:
+            memory.sync()
+            memory._root._writer._hook = hook
+            scopes = memory.scopes
+            chance.choice(
+                (
+                    lambda: scopes.delete("sessions/s1"),
+                    lambda: scopes.rename("sessions/s1", "sessions/s2"),
+                    lambda: scopes.clone("sessions/s1", "sessions/s2"),
+                    lambda: scopes.migrate(),
+                )
+            )()
+        files = sorted((root / ".h2ams/journal").glob("*.json"))
+        for path in files:
+            data = (
+                mutated(chance, path.read_bytes()) if chance.random() < 0.8 else path.read_bytes()
+            )
+            show(path.name, data)
+            path.write_bytes(data)
+        with contextlib.suppress(H2amsError), open_folder(root) as memory:
+            memory.sync()
+            assert memory.verify().ok
+        for path in files:
+            path.unlink(missing_ok=True)
+        with open_folder(root) as memory:  # what a person does about a journal that nobody can read
+            memory.sync()
+            assert memory.verify().ok
+        for name, data in untouched.items():
+            assert (root / name / "memory.md").read_bytes() == data, name
+
+
+def open_folder(root: Path) -> Memory:
+    return Memory.open(root, settings=PLAIN, now=lambda: NOW)
 
 
 def is_state(root: Path, path: Path) -> bool:
@@ -481,6 +536,7 @@ TARGETS: dict[str, Callable[[random.Random, Show], None]] = {
     "query": query,
     "ids": ids,
     "state": state,
+    "journal": journal,
     "config": config,
     "command": command,
 }

@@ -13,8 +13,8 @@ from surfaces.command_line import REPOSITORY
 
 from h2ams import Access, StoreError
 
-TARGETS = {"parse": 60, "edit": 60, "folder": 8, "query": 60, "ids": 40, "state": 8, "config": 20,
-           "command": 25}  # fmt: skip
+TARGETS = {"parse": 60, "edit": 60, "folder": 8, "query": 60, "ids": 40, "state": 8, "journal": 8,
+           "config": 20, "command": 25}  # fmt: skip
 
 
 def fuzz(*words: str, before: str = "") -> subprocess.CompletedProcess[str]:
