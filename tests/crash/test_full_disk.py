@@ -116,6 +116,19 @@ def test_files_that_may_not_grow_are_an_error_or_a_degraded_mode(
     check_healed(root)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="limits of POSIX")
+def test_a_rebuild_without_room_leaves_the_old_index_in_use(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    planted(root, synced=True)
+    outcomes = worker(root, ("recall", "rebuild", "recall", "status"), limit_bytes=60_000)
+    recall, rebuild, again, status = outcomes
+    assert recall["gave"] == again["gave"] == 5
+    assert rebuild["error"] == "IndexFaultError" and rebuild["hint"]
+    assert status["gave"] == []
+    assert [path.name for path in (root / ".h2ams").glob("index.db.*")] == []
+    assert worker(root, ("verify",))[0]["gave"] is True
+
+
 # -- a small disk ----------------------------------------------------------------------------------
 
 # In a mount namespace of its own the small disk is there for the worker alone, and gone with it.
