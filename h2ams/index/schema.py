@@ -122,6 +122,8 @@ CREATE TABLE blocks (block INTEGER PRIMARY KEY, stats BLOB NOT NULL);
 _LOST = {
     "memory_segments.scope": "memory_segments WHERE scope NOT IN (SELECT no FROM scopes)",
     "memory_segments.file": "memory_segments WHERE file NOT IN (SELECT no FROM files)",
+    "memory_segments.rowid": f"memory_segments WHERE rowid >> {BLOCK_BITS}"
+    " NOT IN (SELECT block FROM blocks)",
     "problems.file": "problems WHERE file NOT IN (SELECT no FROM files)",
     "source_msgs.segment": "source_msgs WHERE segment NOT IN (SELECT rowid FROM memory_segments)",
 }

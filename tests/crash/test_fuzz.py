@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import apsw
 import pytest
 from folder import opened, segment_text, write
 from surfaces.command_line import REPOSITORY
@@ -71,6 +72,37 @@ def test_a_finding_is_printed_with_its_input_and_the_command_that_runs_it_again(
 
 
 # -- findings, each with a name --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["🟠", "…", "—", "( ) [ ]"])
+def test_a_text_without_any_word_is_in_the_way_of_no_recall(tmp_path: Path, text: str) -> None:
+    root = tmp_path / "root"
+    write(root, "topic/summaries/note.md", f"{text}\n")
+    write(root, "user/memory.md", segment_text("a", text, tags="[summaries]"))
+    with opened(root) as memory:
+        memory.sync()
+        assert {hit.record.scope for hit in memory.recall("summaries").hits} == {
+            "topic/summaries",
+            "user",
+        }
+        memory.context("summaries", budget=200)
+        (root / "user/memory.md").write_text("", encoding="utf-8")
+        assert len(memory.recall("summaries").hits) == 1
+        assert memory.verify().ok
+
+
+def test_an_index_that_lacks_what_a_text_without_words_needs_is_healed(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    write(root, "user/memory.md", segment_text("a", "🟠", tags="[summaries]"))
+    with opened(root) as memory:
+        memory.sync()
+    connection = apsw.Connection(str(root / ".h2ams/index.db"))
+    connection.execute("DELETE FROM blocks")
+    connection.close()
+    with opened(root) as memory:
+        assert not memory.verify().ok
+        assert [hit.record.id for hit in memory.recall("summaries").hits] == ["a"]
+        assert memory.verify().ok
 
 
 def with_undo_record(root: Path, **changes: object) -> Path:
