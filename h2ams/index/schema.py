@@ -28,7 +28,6 @@ from h2ams.memory.scope import parse_scope
 from h2ams.text import words
 
 SCHEMA_VERSION = 2
-MEMORY_FOLDER = "/dev/shm"  # Linux: files that are on no disk
 ERASE_WAIT_S = 2.0  # for readers that still hold the state before a purge
 ERASE_SEGMENTS = 20_000  # up to so many, deleted words are erased at every close (0.2 s)
 UNERASED = "unerased"  # in `meta`: rows were deleted and their words may be in FTS5's parts yet
@@ -301,29 +300,22 @@ class Index:
     def _moved(self, why: Exception) -> sqlite.Connection:
         """A connection to an index of this handle's own, which goes with it.
 
-        A memory can be read without any index that lasts: only each opening costs a rebuild. In the
-        machine's memory where there is such a folder: the disk may be what is full.
+        A memory can be read without any index that lasts: only each opening costs a rebuild.
         """
-        import shutil
-        import tempfile
         import weakref
 
+        from h2ams.index.refuge import refuges
+
         message = why.message if isinstance(why, IndexFaultError) else str(why)
-        for place in (MEMORY_FOLDER, None):
-            if place is not None and not os.path.isdir(place):
-                continue
-            try:
-                folder = tempfile.mkdtemp(prefix="h2ams-index-", dir=place)  # 0700
-            except OSError:
-                continue
-            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-            self._folder = folder
-            self.path = os.path.join(folder, os.path.basename(self.path))
+        for refuge in refuges():
+            self._folder = refuge.folder
+            self.path = os.path.join(refuge.folder, os.path.basename(self.path))
+            weakref.finalize(self, refuge.leave)
             try:
                 connection = self._open_checked()
             except (IndexFaultError, *sqlite.HINDERED):
                 continue
-            text = f"{message}: the index is made anew in {folder}, for this process alone"
+            text = f"{message}: the index is made anew in {refuge.folder}, for this process alone"
             self.notes.append(("index-temporary", text))
             return connection
         if isinstance(why, IndexFaultError):

@@ -296,6 +296,49 @@ def test_a_folder_without_write_permission_is_read_and_says_so(tmp_path: Path, w
         folder.chmod(0o755)
 
 
+HOLDING = """
+import os, sys
+from h2ams import Memory, Settings
+memory = Memory.open(sys.argv[1], settings=Settings(encoding="estimate"), state="/dev/null/state")
+print(os.path.dirname(memory.status().index.path), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/null"), reason="needs /dev/null")
+def test_an_index_in_memory_goes_with_its_process_even_if_that_is_killed(tmp_path: Path) -> None:
+    root = tmp_path / "m"
+    write(root, "user/memory.md", segment_text("a", "alpha"))
+
+    def start() -> tuple[subprocess.Popen[str], Path]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", HOLDING, str(root)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+            text=True,
+        )
+        assert process.stdout is not None
+        return process, Path(process.stdout.readline().strip())
+
+    def end(process: subprocess.Popen[str], *, killed: bool = False) -> None:
+        if killed:
+            process.kill()
+        process.communicate(timeout=60)
+
+    first, killed = start()
+    assert killed.name.startswith("h2ams-index-") and killed.stat().st_mode & 0o777 == 0o700
+    second, living = start()
+    assert killed.is_dir() and living.is_dir(), "that of a living process stays"
+    end(first, killed=True)
+    assert killed.is_dir()
+    third, own = start()
+    assert not killed.exists() and living.is_dir()
+    end(second)
+    end(third)
+    assert not living.exists() and not own.exists()
+
+
 @posix
 def test_a_scope_that_may_not_be_written_is_one_error_and_the_others_go_on(tmp_path: Path) -> None:
     root = tmp_path / "m"
