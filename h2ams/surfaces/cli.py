@@ -48,6 +48,7 @@ COMMANDS = {
     "verify": ("cli_index", "compare the index with the files"),
     "doctor": ("cli_index", "look for problems in the files; --fix repairs what can be"),
     "scope": ("cli_scope", "list, delete, rename, clone or migrate whole scopes"),
+    "stack": ("cli_stack", "exchange stacks: list, show, plan, compress, restore"),
 }
 _MEANT = {
     "search": "recall",
