@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 from h2ams import sqlite
 from h2ams.errors import (
     H2amsError,
-    IndexFaultError,
-    LimitError,
     NotFoundError,
     ReadOnlyError,
     ScopeError,
@@ -486,28 +484,6 @@ class Memory(Parts):
         if scope.topic and access is not None:
             gate.check_write(self.store.canonical(scope))
         return scope
-
-    @healing
-    def _refuse_unmounted(self) -> None:
-        """``RootError`` where a disk is missing: below its folder the text would be hidden."""
-        self._syncer.refuse_sudden_emptiness()
-
-    def _check_room(self, scope: Scope) -> None:
-        """``LimitError`` where ``scope`` would be one more than ``max_scopes_count``."""
-        limit = self.settings.max_scopes_count
-        try:
-            count = self._syncer.count_scopes_beside(scope.text)
-        except (IndexFaultError, *sqlite.HINDERED, *sqlite.DAMAGED):
-            return  # only the index knows how many there are, and no write depends on it
-        if count >= limit:
-            raise LimitError(
-                f"{scope} would be one more than {count} scopes: the limit max_scopes_count is"
-                f" {limit}",
-                name="max_scopes_count",
-                limit=limit,
-                size=count + 1,
-                current=count,
-            )
 
     def _written(self, result: WriteResult, dry_run: bool) -> WriteResult:
         """Sync the file that was just written, so that the next recall sees it at no cost.

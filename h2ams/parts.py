@@ -16,7 +16,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from h2ams import config, sqlite
-from h2ams.errors import AccessError, H2amsError, ScopeError, StoreError
+from h2ams.errors import (
+    AccessError,
+    H2amsError,
+    IndexFaultError,
+    LimitError,
+    ScopeError,
+    StoreError,
+)
 from h2ams.files import STATE_FOLDER, Root
 from h2ams.index import schema
 from h2ams.index.guard import Guard
@@ -25,6 +32,7 @@ from h2ams.index.score import day_of
 from h2ams.index.sync import Syncer
 from h2ams.memory.access import Access
 from h2ams.memory.record import Degraded
+from h2ams.memory.scope import Scope
 from h2ams.settings import Settings
 
 if TYPE_CHECKING:
@@ -344,6 +352,28 @@ class Parts:
                 self._root.absolute(relative)  # UnsafePathError where it leaves the root
             found.append(relative)
         return tuple("" if path == "." else path for path in found)
+
+    @healing
+    def _refuse_unmounted(self) -> None:
+        """``RootError`` where a disk is missing: below its folder the text would be hidden."""
+        self._syncer.refuse_sudden_emptiness()
+
+    def _check_room(self, scope: Scope) -> None:
+        """``LimitError`` where ``scope`` would be one more than ``max_scopes_count``."""
+        limit = self.settings.max_scopes_count
+        try:
+            count = self._syncer.count_scopes_beside(scope.text)
+        except (IndexFaultError, *sqlite.HINDERED, *sqlite.DAMAGED):
+            return  # only the index knows how many there are, and no write depends on it
+        if count >= limit:
+            raise LimitError(
+                f"{scope} would be one more than {count} scopes: the limit max_scopes_count is"
+                f" {limit}",
+                name="max_scopes_count",
+                limit=limit,
+                size=count + 1,
+                current=count,
+            )
 
     def _is_damage(self, error: Exception) -> bool:
         """Whether ``error`` comes from a damaged index, not from a call or a mistake of ours."""
