@@ -9,12 +9,14 @@ by one line in ``SURFACES`` or ``COMMANDS``.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import itertools
 import json
 import random
 import re
 import shutil
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -25,7 +27,9 @@ from hypothesis import strategies as st
 
 from h2ams import Access, H2amsError, Memory
 from h2ams.memory.scope import parse_scope
+from h2ams.surfaces.cli import COMMANDS as PROGRAM_COMMANDS
 from h2ams.surfaces.cli import main
+from h2ams.upkeep.scopes import Scopes
 
 # One scope of every family, inside and beside the sessions that the accesses name.
 SCOPES = [
@@ -124,6 +128,9 @@ def listed(access: Access, scope: str) -> bool:
     return scope in access.scopes and found.vp in (None, access.vp) and own_user
 
 
+ENDED = threading.Event()  # a watch that is let in ends at once
+ENDED.set()
+
 # -- surfaces: (memory, access, a scope that the access may not read) -> outcome -------------------
 
 Surface = Callable[[Memory, Access, str], object]
@@ -177,6 +184,7 @@ SURFACES: dict[str, Surface] = {
     "verify": lambda memory, access, _: memory.verify(access=access),
     "rebuild": lambda memory, access, _: memory.rebuild(access=access),
     "doctor": lambda memory, access, _: memory.doctor(access=access),
+    "watch": lambda memory, access, _: memory.watch(stop=ENDED, access=access),
     "scope list": lambda memory, access, _: memory.scopes.list(access=access),
     "scope migrate": lambda memory, access, _: memory.scopes.migrate(access=access, dry_run=True),
 }
@@ -272,6 +280,8 @@ COMMANDS = {
     "forget": ["forget", "{scope}#same"],
     "undo": ["forget", "{scope}#same", "--undo"],
     "doctor": ["doctor", "--json"],
+    "stack list": ["stack", "list", "--json"],
+    "stack show": ["stack", "show", "s2", "--text"],
     "scope list": ["scope", "list", "--json"],
     "scope delete": ["scope", "delete", "{scope}", "--yes"],
     "scope delete dry": ["scope", "delete", "{scope}", "--dry-run", "--json"],
@@ -578,6 +588,49 @@ def test_every_command_is_as_tight_for_every_kind_of_access(
     assert after == before
     for name, scope in asked.items():
         assert not any(marker(each) in alone[name] for each in foreign if each != scope), name
+
+
+# -- nobody forgets to join ------------------------------------------------------------------------
+
+# Commands that read and write no scopes, each with the reason why it is not asked here.
+APART: dict[str, str] = {}
+
+
+class Recorder:
+    """Notes the names of what is called on it, however deep."""
+
+    def __init__(self, names: set[str]) -> None:
+        self._names = names
+
+    def __getattr__(self, name: str) -> Recorder:
+        self._names.add(name)
+        return self
+
+    def __call__(self, *words: object, **how: object) -> Recorder:
+        return self
+
+
+def takes_access(owner: type) -> set[str]:
+    """Names of the public methods that take an access."""
+    return {
+        name
+        for name, each in inspect.getmembers(owner, callable)
+        if not name.startswith("_") and "access" in inspect.signature(each).parameters
+    }
+
+
+def test_every_call_that_takes_an_access_is_in_the_suite() -> None:
+    names: set[str] = set()
+    for surface in (SURFACES | WRITES).values():
+        surface(Recorder(names), Access(), "vp/bob")  # type: ignore[arg-type]  # stands in for one
+    assert takes_access(Memory) - names == set()
+    assert takes_access(Scopes) - names == set()
+
+
+def test_every_command_is_in_the_suite() -> None:
+    asked = {words[0] for words in COMMANDS.values()}
+    assert set(PROGRAM_COMMANDS) - asked - set(APART) == set()
+    assert all(APART.values()) and not set(APART) & asked
 
 
 # -- one scope at a time ---------------------------------------------------------------------------
