@@ -116,8 +116,14 @@ def resolve_settings(
     try:
         return _replaced(values), sources
     except ConfigError as error:
-        named = next((name for name in sources if name in error.message), "")
+        given = (name for name, source in sources.items() if source != "default")
+        named = next((name for name in given if _is_meant(name, error.message)), "")
         raise ConfigError(f"{error.message} (from {sources.get(named, 'settings')})") from None
+
+
+def _is_meant(name: str, message: str) -> bool:
+    """Whether the message is about this setting; ``share_*`` stands for all of that name."""
+    return name in message or (name.startswith("share_") and "share_*" in message)
 
 
 def _replaced(values: Mapping[str, int | float | str]) -> Settings:

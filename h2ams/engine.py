@@ -30,7 +30,7 @@ from h2ams.memory.layout import scope_of_path
 from h2ams.memory.record import Degraded, Hit, Recall, Record
 from h2ams.memory.scope import Scope, canonical_glob, parse_address, parse_scope
 from h2ams.memory.values import Problem, check_kind, is_note_id, parse_time
-from h2ams.parts import Parts, healing, real_folder
+from h2ams.parts import SUSPICIOUS, Parts, healing, real_folder
 from h2ams.text.words import parse_query
 
 if TYPE_CHECKING:
@@ -72,15 +72,16 @@ class Memory(Parts):
         tags: Sequence[str] = (),
         after: str | None = None,
         before: str | None = None,
-        scopes: Sequence[str] = (),
+        scopes: Sequence[str] | None = None,
         min_score: float | None = None,
         budget: int | None = None,
     ) -> Recall:
         """The segments that match ``query`` best, inside the scopes that ``access`` may read.
 
         ``kinds`` and ``tags``: any of them; ``after`` (inclusive) and ``before`` (exclusive) are
-        ISO times of the last change; ``scopes`` are names with wildcards; ``budget`` bounds the sum
-        of the bodies' tokens. No text of a query is syntax but ``"quoted phrases"`` and ``curr*``.
+        ISO times of the last change; ``scopes`` are names with wildcards, and an empty list of them
+        is no scope at all; ``budget`` bounds the sum of the bodies' tokens. No text of a query is
+        syntax but ``"quoted phrases"`` and ``curr*``.
         """
         started = time.perf_counter()
         filters = Filters(
@@ -88,7 +89,7 @@ class Memory(Parts):
             tuple(tags),
             _moment(after, "after"),
             _moment(before, "before"),
-            tuple(map(canonical_glob, scopes)),
+            None if scopes is None else tuple(map(canonical_glob, scopes)),
         )
         with self._index.lock:
             gate, stale = self._guard.fresh(access)
@@ -232,6 +233,7 @@ class Memory(Parts):
         target = self._writable(parse_scope(scope), access)
         if access is not None:
             self._check_name(target)
+        self._check_room(target)
         result = self.store.add(
             target,
             body,
@@ -293,7 +295,7 @@ class Memory(Parts):
         result = self._written(result, dry_run)
         if not dry_run:
             self._tell_summary(scope)
-        if purge and not dry_run and not self._index.erase_deleted():
+        if purge and not dry_run and not self._erase_deleted():
             text = "another process reads the index: forget --purge again when it has finished"
             problem = Problem("not-erased-yet", text, 0, result.path)
             result = replace(result, problems=(*result.problems, problem))
@@ -429,10 +431,13 @@ class Memory(Parts):
         """
         self._owner_only(access, "sync")
         wanted = self._relative(paths)
+        if wanted:
+            self._syncer.refuse_sudden_emptiness()
         unknown = self._syncer.unknown(wanted)
         report = self._syncer.sync(wanted)
         return replace(report, problems=(*unknown, *report.problems)) if unknown else report
 
+    @healing
     def rebuild(self, *, access: Access | None = None) -> SyncReport:
         """Make the index anew from the files; readers go on with the old one meanwhile."""
         self._owner_only(access, "rebuild")
@@ -445,6 +450,9 @@ class Memory(Parts):
 
         self._owner_only(access, "verify")
         with self._index.lock:
+            self._syncer.refuse_sudden_emptiness()
+            if self._index.is_new():  # there was none: nothing that could differ
+                self._syncer.sync()
             return verify(self._root, self._index, self.settings)
 
     @healing
@@ -600,6 +608,7 @@ class Memory(Parts):
         """``scope``, if ``access`` may write there and where its redirects lead."""
         gate = Gate(access)
         gate.check_write(scope)
+        self._refuse_unmounted()
         if scope.topic and access is not None:
             gate.check_write(self.store.canonical(scope))
         return scope
@@ -616,7 +625,9 @@ class Memory(Parts):
         try:
             try:
                 self._syncer.sync(paths, trusted=paths)
-            except sqlite.DAMAGED as error:
+            except SUSPICIOUS as error:
+                if not self._is_damage(error):
+                    raise
                 self._heal(error)
         except (H2amsError, sqlite.Error, OSError) as error:
             text = f"written, but the index could not follow: {error}"

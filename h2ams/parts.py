@@ -17,14 +17,23 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from h2ams import config, sqlite
-from h2ams.errors import AccessError, H2amsError
+from h2ams.errors import (
+    AccessError,
+    H2amsError,
+    IndexFaultError,
+    LimitError,
+    ScopeError,
+    StoreError,
+)
 from h2ams.files import STATE_FOLDER, Root
+from h2ams.index import schema
 from h2ams.index.guard import Guard
 from h2ams.index.schema import Index
 from h2ams.index.score import day_of
 from h2ams.index.sync import Syncer
 from h2ams.memory.access import Access
 from h2ams.memory.record import Degraded
+from h2ams.memory.scope import Scope
 from h2ams.settings import Settings
 
 if TYPE_CHECKING:
@@ -52,6 +61,19 @@ _T = TypeVar("_T")
 _Self = TypeVar("_Self", bound="Parts")
 
 
+# What absurd rows of a damaged index can lead to; whether they did is looked at when it happens.
+SUSPICIOUS = (
+    sqlite.Error,
+    sqlite.Unsound,
+    ScopeError,
+    AssertionError,
+    ArithmeticError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
+
+
 def operations_mark(root: str) -> tuple[object, ...]:
     """What the journal of operations on scopes looks like; (…, ()) while it is empty.
 
@@ -73,22 +95,29 @@ def healing(
 
     Before it, what an interrupted operation on a scope left half-way is finished. A read during
     which another process moved folders is made again, so that it saw them all or none.
+
+    ``IndexFaultError`` where the index cannot be written: a full disk, another process.
     """
 
     @functools.wraps(method)
     def run(self: _Self, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        for _ in range(READ_TRIES):
-            self._settle()
-            mark = operations_mark(self._root.path)
-            try:
-                result = method(self, *args, **kwargs)
-            except sqlite.DAMAGED as error:
-                self._heal(error)
-                result = method(self, *args, **kwargs)
-            is_read = method.__name__ in _READS and not kwargs.get("commit")
-            if not is_read or operations_mark(self._root.path) == mark:
-                break
-        return result
+        try:
+            for _ in range(READ_TRIES):
+                self._settle()
+                mark = operations_mark(self._root.path)
+                try:
+                    result = method(self, *args, **kwargs)
+                except SUSPICIOUS as error:
+                    if not self._is_damage(error):
+                        raise
+                    self._heal(error)
+                    result = method(self, *args, **kwargs)
+                is_read = method.__name__ in _READS and not kwargs.get("commit")
+                if not is_read or operations_mark(self._root.path) == mark:
+                    break
+            return result
+        except sqlite.HINDERED as error:
+            raise self._index.fault(error) from error
 
     return run
 
@@ -100,6 +129,15 @@ def real_folder(path: str) -> str | None:
     except (OSError, ValueError):
         return None
     return real if os.path.isdir(real) else None
+
+
+def _prepared(root: Root) -> str:
+    """The path of the index, its folder made where that is possible."""
+    with suppress(StoreError):  # read-only, or full: the index says so, and finds another place
+        root.state_path(INDEX_FILE)
+        if not os.path.lexists(os.path.join(root.state, IGNORE_FILE)):
+            root.write_state(IGNORE_FILE, b"*\n")  # derived files belong in no repository
+    return os.path.join(root.state, INDEX_FILE)
 
 
 class Parts:
@@ -121,9 +159,12 @@ class Parts:
         self._notes = list(notes)
         self._counter_lock = threading.Lock()
         self._counter: TokenCounter | None = None
-        self._index = Index(root.state_path(INDEX_FILE), encoding=settings.encoding)
-        if not os.path.lexists(os.path.join(root.state, IGNORE_FILE)):
-            root.write_state(IGNORE_FILE, b"*\n")  # derived files belong in no repository
+        self._index = Index(
+            _prepared(root),
+            encoding=settings.encoding,
+            may_move=lambda: os.path.isdir(root.path),  # a root that is gone is an error
+            on_loss=root.require_content,
+        )
         self._syncer = Syncer(root, self._index, settings, count=self._count)
         self._guard = Guard(self._index, self._syncer)
         self._settle()
@@ -397,6 +438,45 @@ class Parts:
                 self._root.absolute(relative)  # UnsafePathError where it leaves the root
             found.append(relative)
         return tuple("" if path == "." else path for path in found)
+
+    @healing
+    def _refuse_unmounted(self) -> None:
+        """``RootError`` where a disk is missing: below its folder the text would be hidden."""
+        self._syncer.refuse_sudden_emptiness()
+
+    def _check_room(self, scope: Scope) -> None:
+        """``LimitError`` where ``scope`` would be one more than ``max_scopes_count``."""
+        limit = self.settings.max_scopes_count
+        try:
+            count = self._syncer.count_scopes_beside(scope.text)
+        except (IndexFaultError, *sqlite.HINDERED, *sqlite.DAMAGED):
+            return  # only the index knows how many there are, and no write depends on it
+        if count >= limit:
+            raise LimitError(
+                f"{scope} would be one more than {count} scopes: the limit max_scopes_count is"
+                f" {limit}",
+                name="max_scopes_count",
+                limit=limit,
+                size=count + 1,
+                current=count,
+            )
+
+    def _is_damage(self, error: Exception) -> bool:
+        """Whether ``error`` comes from a damaged index, not from a call or a mistake of ours."""
+        if isinstance(error, sqlite.DAMAGED):
+            return True
+        if isinstance(error, sqlite.HINDERED) or not self._index.is_open:
+            return False
+        with self._index.lock:
+            if isinstance(error, ScopeError):  # nearly always the caller's: a short look
+                return bool(schema.impossible_names(self._index.connection))
+            from h2ams.index.verify import is_sound
+
+            return not is_sound(self._index)
+
+    @healing
+    def _erase_deleted(self) -> bool:
+        return self._index.erase_deleted()
 
     def _heal(self, error: Exception) -> None:
         """Set a damaged index aside and build it anew, in one piece for all threads."""

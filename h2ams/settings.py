@@ -40,6 +40,7 @@ class Settings:
     max_header_bytes: int = 16 * 1024  # the same
     max_scalar_chars: int = 1_024  # one value in a header: id, tag, source id
     max_depth_count: int = 12  # folders below the root
+    max_scopes_count: int = 1_000_000  # in one folder; a sync that finds more is refused
     summary_tokens: int = 800  # a scope's summary
     lock_timeout_ms: int = 10_000
 

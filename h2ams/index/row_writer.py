@@ -186,7 +186,8 @@ class Writer:
                 (segments, words, f"{total % digest.MODULUS:x}", place, scope),
             )
         for number, block in self._blocks.items():
-            if not any(block):
+            # A row may have no words and no date: zeros alone do not say that there is none.
+            if not any(block) and not self._has_rows(number):
                 self.connection.execute("DELETE FROM blocks WHERE block = ?", (number,))
                 continue
             self.connection.execute(
@@ -198,6 +199,16 @@ class Writer:
             )
         self._scopes.clear()
         self._blocks.clear()
+
+    def _has_rows(self, block: int) -> bool:
+        first = block << schema.BLOCK_BITS
+        return bool(
+            sqlite.value(
+                self.connection,
+                "SELECT 1 FROM memory_segments WHERE rowid BETWEEN ? AND ? LIMIT 1",
+                (first, first | schema.BLOCK_MASK),
+            )
+        )
 
     def _drop(self, scope: int) -> None:
         """A scope without segments leaves nothing behind: no number, no name."""

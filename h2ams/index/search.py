@@ -39,13 +39,17 @@ RECORD_TABLES = "memory_segments m JOIN files f ON f.no = m.file"
 
 
 class Filters(NamedTuple):
-    """What a hit must be besides matching. Empty means: no such filter. Times are ISO in UTC."""
+    """What a hit must be besides matching. Times are ISO in UTC.
+
+    Empty kinds and tags and no time mean: no such filter. So does None for ``scopes``; an empty
+    list of scopes is no scope, never all of them.
+    """
 
     kinds: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     after: str | None = None
     before: str | None = None
-    scopes: tuple[str, ...] = ()  # names with * ? [ ]
+    scopes: tuple[str, ...] | None = None  # names with * ? [ ]
 
     @property
     def on_rows(self) -> bool:
@@ -137,8 +141,8 @@ class Searcher:
 
     # -- terms -----------------------------------------------------------------------------------
 
-    def _only(self, globs: Sequence[str]) -> tuple[str, ...] | None:
-        if not globs:
+    def _only(self, globs: Sequence[str] | None) -> tuple[str, ...] | None:
+        if globs is None:
             return None
         import fnmatch
 

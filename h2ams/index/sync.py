@@ -23,7 +23,7 @@ from h2ams import sqlite
 from h2ams.errors import RootError, UnsafePathError
 from h2ams.files import Root
 from h2ams.index.plan import Found, Known, Plan, plan_sync
-from h2ams.index.scan import Scan, found_file, is_racy, no_collections, scan
+from h2ams.index.scan import Scan, check_room, found_file, is_racy, no_collections, scan
 from h2ams.index.schema import Index
 from h2ams.memory import layout
 from h2ams.memory.layout import SEGMENT_ROLES, TRACKED, Role, place_of
@@ -126,7 +126,8 @@ class Syncer:
                 time.sleep(wait_ns / 1e9)
                 seen = self._seen(targets)
             if not targets:
-                self._refuse_sudden_emptiness(seen)
+                self._refuse_a_scan_without_files(seen)
+                check_room(seen, self.settings)
                 self.folder_problems = tuple(seen.problems)
             report = self._run(seen, targets, frozenset(trusted))
         self.index.made_new = self.index.made_new and bool(targets)
@@ -147,6 +148,13 @@ class Syncer:
                 if path and not os.path.lexists(f"{self.root.path}/{path}")
                 if not self._known(connection, (path,))
             )
+
+    def count_scopes_beside(self, scope: str) -> int:
+        """How many scopes the index knows; 0 where ``scope`` is one of them."""
+        with self.index.reading() as connection:
+            if sqlite.value(connection, "SELECT 1 FROM folders WHERE scope = ? LIMIT 1", (scope,)):
+                return 0
+            return int(sqlite.value(connection, "SELECT count(*) FROM scopes WHERE segments > 0"))
 
     def _scan_targets(self, targets: Sequence[str]) -> Scan:
         folders: list[str] = []
@@ -184,18 +192,22 @@ class Syncer:
             status = os.stat_result((0, 0, 0, 0, 0, 0, -1, 0, 0, 0))
         return found_file(path, place, role, status)
 
-    def _refuse_sudden_emptiness(self, seen: Scan) -> None:
-        if seen.files or seen.blind:
+    def refuse_sudden_emptiness(self) -> None:
+        """``RootError`` where the root is bare and the index knows of files: a disk is missing."""
+        if self.root.is_bare() and self._knows_files():
+            raise self.root.emptied()
+
+    def _refuse_a_scan_without_files(self, seen: Scan) -> None:
+        if seen.files or seen.blind or any(seen.folders.keys() - {""}):
             return
+        if self._knows_files():
+            raise self.root.emptied()
+
+    def _knows_files(self) -> bool:
+        """Whether the index has more files than one person would delete without a thought."""
         with self.index.reading() as connection:
-            known = sqlite.value(connection, "SELECT count(*) FROM files WHERE pending = ''")
-        if known > 1 and not any(seen.folders.keys() - {""}):
-            raise RootError(
-                f"the memory folder {self.root.path} is empty, but the index knows {known} files:"
-                " is the disk mounted?",
-                path=self.root.path,
-                hint="nothing was removed; if the folder is meant to be empty, run h2ams rebuild",
-            )
+            count = sqlite.value(connection, "SELECT count(*) FROM files WHERE pending = ''")
+        return int(count) > 1
 
     def _run(self, seen: Scan, targets: Sequence[str], trusted: frozenset[str]) -> SyncReport:
         with self.index.reading() as connection:
@@ -341,6 +353,8 @@ class Syncer:
             return self.sync(settle=False)
         with self._healing():
             targets = self._stale_targets(scopes, expected)
+        if targets:
+            self.refuse_sudden_emptiness()
         return self.sync(targets, settle=False) if targets else SyncReport()
 
     def _stale_targets(self, scopes: Sequence[str], expected: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from h2ams import sqlite
 from h2ams.errors import StoreError
 from h2ams.files import Root
-from h2ams.index import digest
+from h2ams.index import digest, schema
 from h2ams.index.apply import GroupFile, group_of, parse_file, unite, wanted_items
 from h2ams.index.plan import Found
 from h2ams.index.rows import Maker
@@ -24,6 +24,8 @@ from h2ams.memory.layout import SEGMENT_ROLES
 from h2ams.memory.scope import parse_scope
 from h2ams.memory.values import Problem
 from h2ams.settings import Settings
+
+PROBED_WORDS = 2_000  # a page of the table of words stands for some hundred pages of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,16 @@ def verify(root: Root, index: Index, settings: Settings) -> Verification:
     return Verification(not problems, live, expected, tuple(problems))
 
 
+def is_sound(index: Index) -> bool:
+    """Whether the database holds what the engine may have written into it, as far as it shows."""
+    try:
+        return not _database_problems(index)
+    except sqlite.HINDERED:
+        raise
+    except (sqlite.Error, sqlite.Unsound):
+        return False
+
+
 def _database_problems(index: Index) -> list[Problem]:
     """What SQLite itself finds, by a connection of its own.
 
@@ -77,16 +89,38 @@ def _database_problems(index: Index) -> list[Problem]:
 
 def _checked(connection: sqlite.Connection) -> list[Problem]:
     problems = []
-    for (text,) in sqlite.rows(connection, "PRAGMA quick_check(5)"):
+    for (text,) in sqlite.rows(connection, "PRAGMA integrity_check(5)"):
         if text != "ok":
             problems.append(Problem("index-damaged", str(text), 0, fixable=True))
+    for text in schema.impossible_rows(connection):
+        problems.append(Problem("index-damaged", text, 0, fixable=True))
     try:
         connection.execute(
             "INSERT INTO memory_fts (memory_fts, rank) VALUES ('integrity-check', 1)"
         )
     except sqlite.Error as error:
         problems.append(Problem("index-damaged", f"full-text index: {error}", 0, fixable=True))
+    if not problems and not _words_are_found(connection):
+        text = "full-text index: words that it holds are not found"
+        problems.append(Problem("index-damaged", text, 0, fixable=True))
     return problems
+
+
+def _words_are_found(connection: sqlite.Connection) -> bool:
+    """Whether a search finds each word in as many rows as hold it; evenly spread ones of many.
+
+    FTS5's own check reads its pages in a row and never asks the table of where words begin.
+    """
+    connection.execute("CREATE VIRTUAL TABLE temp.held USING fts5vocab(main, memory_fts, 'row')")
+    step = int(sqlite.value(connection, "SELECT count(*) FROM temp.held")) // PROBED_WORDS + 1
+    held = connection.execute("SELECT term, doc FROM temp.held")
+    for number, (word, rows) in enumerate(held):
+        if number % step:
+            continue
+        found = "SELECT count(*) FROM memory_fts WHERE memory_fts MATCH ?"
+        if sqlite.value(connection, found, (f'"{word}"',)) != rows:
+            return False
+    return True
 
 
 def _row_digests(connection: sqlite.Connection, where: str) -> list[str]:

@@ -29,6 +29,7 @@ CONFLICTS = "conflicts"
 _DREAM_OF_SCOPE = "dream/undo"
 _DREAM_OF_ALL = ("dream/plans", "dream/debug")
 _VERSION = 1
+_FILES = ("memory.md", "archive.md")  # that a segment is cut from
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +297,8 @@ def record_of(data: bytes, name: str) -> UndoRecord:
             )
             for part in value["parts"]
         )
+        if not parts or any(part.path.rpartition("/")[2] not in _FILES for part in parts):
+            raise ValueError("it names no file of segments")
         return UndoRecord(str(value["scope"]), str(value["id"]), str(value["removedAt"]), parts)
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(
