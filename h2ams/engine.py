@@ -107,7 +107,7 @@ class Memory(Parts):
     ) -> Recall:
         parsed = parse_query(query, max_chars=self.settings.query_chars)
         searcher = Searcher(connection, gate, self.settings, today=self._today())
-        found = searcher.search(parsed, wanted=wanted, filters=filters)
+        found = self._search(searcher, query, parsed, wanted, filters)
         degraded = [*self._degraded(), *stale]
         if found.cut_short:
             most = f"{self.settings.substring_segments_count} segments"
@@ -321,7 +321,7 @@ class Memory(Parts):
 
         self._owner_only(access, "verify")
         with self._index.lock:
-            return verify(self._root, self._index, self.settings)
+            return verify(self._root, self._index, self.settings, self._vectors)
 
     @healing
     def status(self, *, access: Access | None = None) -> Status:
@@ -347,7 +347,7 @@ class Memory(Parts):
         self._owner_only(access, "doctor")
         seen = self._syncer.sync()
         with self._index.lock:
-            checked = verify(self._root, self._index, self.settings)
+            checked = verify(self._root, self._index, self.settings, self._vectors)
             with self._index.reading() as connection:
                 problems = [
                     *seen.problems,

@@ -27,7 +27,10 @@ from h2ams.memory.record import Degraded
 from h2ams.settings import Settings
 
 if TYPE_CHECKING:
+    from h2ams.index.search import Filters, Found, Searcher, Wanted
+    from h2ams.index.vectors import Vectors
     from h2ams.memory.store import Store
+    from h2ams.text.words import Query
     from h2ams.tokens import TokenCounter
 
 INDEX_FILE = "index.db"
@@ -76,8 +79,33 @@ class Parts:
         self._index = Index(root.state_path(INDEX_FILE), encoding=settings.encoding)
         if not os.path.lexists(os.path.join(root.state, IGNORE_FILE)):
             root.write_state(IGNORE_FILE, b"*\n")  # derived files belong in no repository
-        self._syncer = Syncer(root, self._index, settings, count=self._count)
+        self._vectors = self._semantic_side()
+        self._syncer = Syncer(root, self._index, settings, count=self._count, vectors=self._vectors)
         self._guard = Guard(self._index, self._syncer)
+
+    def _semantic_side(self) -> Vectors | None:
+        """The vectors where the settings want them; a note where they cannot be had."""
+        if not self.settings.semantic:
+            return None
+        from h2ams.index.encoder import HINT, missing
+        from h2ams.index.vectors import Vectors
+
+        reason = missing()
+        if not reason:
+            return Vectors()
+        text = f"semantic is on, but recall is by words alone ({reason}): {HINT}"
+        self._notes.append(Degraded("semantic-missing", text))
+        return None
+
+    def _search(
+        self, searcher: Searcher, text: str, query: Query, wanted: Wanted, filters: Filters
+    ) -> Found:
+        """By words, and by vectors too where the semantic side is on."""
+        if self._vectors is None:
+            return searcher.search(query, wanted=wanted, filters=filters)
+        from h2ams.index import hybrid
+
+        return hybrid.search(searcher, self._vectors, text, query, wanted=wanted, filters=filters)
 
     # -- opening and closing ---------------------------------------------------------------------
 

@@ -33,11 +33,15 @@ def rebuild(syncer: Syncer) -> SyncReport:
     fresh = Index(aside, encoding=index.encoding)
     try:
         builder = Syncer(root, fresh, settings, count=syncer.count, clock_ns=syncer.clock_ns)
+        builder.vectors = syncer.vectors
         plan = _ordered(plan_sync(seen.files, {}, seen.blinded))
         _for_bulk(fresh.connection)
         report = builder.build(plan, seen)
         with fresh.lock:
             fresh.connection.execute("INSERT INTO memory_fts (memory_fts) VALUES ('optimize')")
+            if syncer.vectors is not None:
+                with fresh.writing() as connection:
+                    syncer.vectors.complete(connection)
             _fts_hash(fresh.connection, FTS_HASH_BYTES)
             _copy_over(index, fresh.connection)
     finally:

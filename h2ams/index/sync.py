@@ -33,6 +33,7 @@ from h2ams.settings import Settings
 
 if TYPE_CHECKING:
     from h2ams.index.apply import Applier
+    from h2ams.index.vectors import Vectors
 
 BATCH_FILES = 2_000  # files read in one write transaction
 
@@ -94,12 +95,14 @@ class Syncer:
         *,
         count: Callable[[str], int],
         clock_ns: Callable[[], int] = time.time_ns,
+        vectors: Vectors | None = None,
     ) -> None:
         self.root = root
         self.index = index
         self.settings = settings
         self.count = count
         self.clock_ns = clock_ns
+        self.vectors = vectors  # None: the semantic side is off
         self.folder_problems: tuple[Problem, ...] = ()  # of the last walk over everything
         # Set by a watch in this process: whether the index has all that was written until now.
         self.settled: Callable[[], bool] | None = None
@@ -128,6 +131,7 @@ class Syncer:
                 self._refuse_sudden_emptiness(seen)
                 self.folder_problems = tuple(seen.problems)
             report = self._run(seen, targets, frozenset(trusted))
+            self._keep_vectors()
         self.index.made_new = self.index.made_new and bool(targets)
         return replace(report, elapsed_ms=(time.perf_counter() - started) * 1000)
 
@@ -272,8 +276,9 @@ class Syncer:
                 writer = Writer(connection)
                 clock = Clock(self.clock_ns(), trusted)
                 applier = Applier(self.root, connection, writer, self.settings, self.count, clock)
-                self._apply_batch(applier, batch, connection)
-                writer.flush()
+                with self._vectors_follow(connection, batch):
+                    self._apply_batch(applier, batch, connection)
+                    writer.flush()
                 if number == len(batches) - 1:
                     _save_folders(connection, folders, seen.started_ns)
             report = replace(
@@ -285,6 +290,29 @@ class Syncer:
                 problems=report.problems + _told(applier.tally.problems, seen),
             )
         return report
+
+    def _vectors_follow(
+        self, connection: sqlite.Connection, batch: Plan
+    ) -> contextlib.AbstractContextManager[None]:
+        """Around the writing of ``batch``: its scopes' vectors are brought up to date behind it."""
+        if not self._has_vectors(connection):
+            return contextlib.nullcontext()
+        from h2ams.index.vectors import following
+
+        names = {each.scope for each in (*batch.gone, *batch.unseen)}
+        return following(connection, self.vectors, names | {each.scope for each in batch.read})
+
+    def _has_vectors(self, connection: sqlite.Connection) -> bool:
+        """Whether there are vectors or should be: else nothing about them is even imported."""
+        made = "SELECT 1 FROM meta WHERE key = 'vectors'"
+        return self.vectors is not None or bool(sqlite.value(connection, made))
+
+    def _keep_vectors(self) -> None:
+        with self.index.lock:
+            if self._has_vectors(self.index.connection):
+                from h2ams.index.vectors import keep
+
+                keep(self.index, self.vectors)
 
     def _apply_batch(self, applier: Applier, plan: Plan, connection: sqlite.Connection) -> None:
         """Apply one batch, group by group. What is gone is found by reading it: it is not there."""
@@ -321,6 +349,8 @@ class Syncer:
     def refresh(self, scopes: Sequence[str] | None, expected: Sequence[str] = ()) -> SyncReport:
         """Sync what changed in ``scopes`` (None: everything); ``expected`` are scopes that may
         exist on the disk without being known yet. Costs one stat per known file and folder."""
+        if self.vectors is not None and not self.index.made_new:
+            self._keep_vectors()
         if self.settled is not None and not self.index.made_new and self.settled():
             return SyncReport()
         if scopes is None or self.index.made_new:

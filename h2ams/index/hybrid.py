@@ -1,0 +1,127 @@
+"""Words and vectors together: one ranked list out of both (Derived, read-only, optional).
+
+A lexical hit's score grows by ``semantic``: its cosine with the question, in units of the best
+lexical score. Segments that share no word with the question but are like it enter with that part
+alone. Adding up keeps what the words say; merging by rank lost four points of recall, since a
+static vector's order is much the poorer one (docs/decisions/0022). The weight is zero for questions
+that are not in Latin letters: the vectors know little of other scripts.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from h2ams import sqlite
+from h2ams.index.lookup import area_of
+from h2ams.index.score import DIGITS, total
+from h2ams.index.search import Filters, Found, Searcher, Wanted
+from h2ams.index.vectors import Vectors
+from h2ams.memory.record import Hit
+from h2ams.memory.scope import parse_scope
+from h2ams.text.words import Query
+
+DEPTH = 128  # lexical and semantic candidates that are looked at
+LATIN_SHARE = 0.8  # of a question's letters, at least
+
+
+def search(
+    searcher: Searcher,
+    vectors: Vectors,
+    text: str,
+    query: Query,
+    *,
+    wanted: Wanted,
+    filters: Filters,
+) -> Found:
+    """Like ``searcher.search``, with the semantic part of the score.
+
+    The order of the first ``DEPTH`` does not depend on how many are wanted.
+    """
+    weight = searcher.settings.weight_semantic if is_latin(text) else 0.0
+    if not weight or not vectors.is_complete(searcher.connection):
+        return searcher.search(query, wanted=wanted, filters=filters)
+    found = searcher.search(query, wanted=Wanted(max(wanted.limit, DEPTH)), filters=filters)
+    best = found.hits[0].score if found.hits else 1.0
+    hits = _joined(searcher, vectors, text, found.hits, weight * best, filters)
+    hits.sort(key=lambda hit: _place(searcher, hit))
+    taken = {hit.record.address for hit in hits}
+    below = tuple(address for address in found.below_gate if address not in taken)
+    return cut(found._replace(hits=tuple(hits), below_gate=below), wanted)
+
+
+def is_latin(text: str) -> bool:
+    """Whether nearly all letters of ``text`` are those of the basic Latin alphabet."""
+    letters = [each for each in text if each.isalpha()]
+    latin = sum(each.isascii() for each in letters)
+    return bool(letters) and latin >= LATIN_SHARE * len(letters)
+
+
+def _joined(
+    searcher: Searcher,
+    vectors: Vectors,
+    text: str,
+    lexical: tuple[Hit, ...],
+    unit: float,
+    filters: Filters,
+) -> list[Hit]:
+    """Lexical hits with their semantic part, and those that only the vectors find."""
+    connection = searcher.connection
+    rowids = _rowids(connection, lexical)
+    area = area_of(connection, searcher.gate, searcher.named(filters.scopes))
+    scanned = area.segments <= searcher.settings.semantic_segments_count
+    best = DEPTH if scanned else 0
+    looked_at = [rowids[hit.record.address] for hit in lexical[:DEPTH]]
+    likeness = vectors.likeness(connection, text, area.ranges, looked_at, best)
+    hits = []
+    for place, hit in enumerate(lexical):
+        rowid = rowids[hit.record.address]
+        part = round(unit * max(0.0, likeness.get(rowid, 0.0)), DIGITS)
+        if place < DEPTH:
+            terms = {**hit.terms, "semantic": part}
+            hits.append(replace(hit, score=total(terms), terms=terms))
+        elif part > hit.score:
+            continue  # it counts as what it would be if fewer were wanted: semantic alone
+        else:
+            hits.append(hit)
+        likeness.pop(rowid, None)
+    least = searcher.settings.semantic_floor
+    near = {rowid: cosine for rowid, cosine in likeness.items() if cosine >= least}
+    for rowid, record in searcher.admitted(near, filters).items():
+        terms = {"semantic": round(unit * near[rowid], DIGITS)}
+        hits.append(Hit(record, total(terms), terms))
+    return hits
+
+
+def _rowids(connection: sqlite.Connection, hits: tuple[Hit, ...]) -> dict[str, int]:
+    """Rowids of the hits by address."""
+    asked = json.dumps([[hit.record.scope, hit.record.id] for hit in hits])
+    rows = sqlite.rows(
+        connection,
+        "SELECT s.name, m.id, m.rowid FROM json_each(?) j JOIN scopes s ON s.name = j.value->>0"
+        " JOIN memory_segments m ON m.scope = s.no AND m.id = j.value->>1",
+        (asked,),
+    )
+    return {f"{scope}#{id}": rowid for scope, id, rowid in rows}
+
+
+def _place(searcher: Searcher, hit: Hit) -> tuple[float, int, str, str]:
+    """Order of hits: by score, ties by closeness and address, as in a lexical search."""
+    scope = parse_scope(hit.record.scope)
+    return (-hit.score, searcher.gate.closeness(scope), scope.text, hit.record.id)
+
+
+def cut(found: Found, wanted: Wanted) -> Found:
+    """``found`` with as many hits as are ``wanted``; the others are named as beyond."""
+    shown: list[Hit] = []
+    beyond: list[str] = []
+    tokens, shortest = 0, float("inf")
+    for hit in found.hits[: wanted.limit]:
+        size = hit.record.tokens
+        if tokens >= wanted.tokens and size >= shortest:
+            beyond.append(hit.record.address)
+            continue
+        shown.append(hit)
+        shortest = min(shortest, size)
+        tokens += size if size <= wanted.room else 0
+    return found._replace(hits=tuple(shown), beyond=tuple(beyond))
