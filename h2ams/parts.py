@@ -87,13 +87,15 @@ class Parts:
         """The vectors where the settings want them; a note where they cannot be had."""
         if not self.settings.semantic:
             return None
-        from h2ams.index.encoder import HINT, missing
+        from h2ams.index import encoder, transformer
         from h2ams.index.vectors import Vectors
 
-        reason = missing()
+        small = self.settings.semantic_encoder == "transformer"
+        chosen = transformer if small else encoder
+        reason = chosen.missing()
         if not reason:
-            return Vectors()
-        text = f"semantic is on, but recall is by words alone ({reason}): {HINT}"
+            return Vectors(transformer.Transformer() if small else encoder.Encoder())
+        text = f"semantic is on, but recall is by words alone ({reason}): {chosen.HINT}"
         self._notes.append(Degraded("semantic-missing", text))
         return None
 

@@ -24,6 +24,8 @@ KINDS = (
     "project-convention",
 )  # docs/format.md, "Values"
 
+ENCODERS = ("static", "transformer")
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -59,6 +61,7 @@ class Settings:
 
     # Semantic side of recall: needs h2ams[semantic]; docs/decisions/0022.
     semantic: bool = False
+    semantic_encoder: str = "static"  # or "transformer": better, English, 7 ms a text
     weight_semantic: float = 1.0  # of a cosine, in units of the best lexical score
     semantic_floor: float = 0.2  # least cosine of a segment that shares no word with the question
     semantic_segments_count: int = 50_000  # readable ones; above, only lexical hits are looked at
@@ -90,6 +93,10 @@ class Settings:
                     raise ConfigError(f"setting {each.name}: empty")
             elif not 0 <= value < float("inf"):
                 raise ConfigError(f"setting {each.name}: must be a number from 0 on: {value!r}")
+        if self.semantic_encoder not in ENCODERS:
+            raise ConfigError(
+                f"setting semantic_encoder: {self.semantic_encoder!r} is none of {ENCODERS}"
+            )
         total = self.share_resident + self.share_recent + self.share_on_demand
         if not 0.99 <= total <= 1.01:
             raise ConfigError(f"settings share_*: must add up to 1, they add up to {total:g}")

@@ -52,6 +52,8 @@ def _folder() -> Path:
 class Encoder:
     """Loads its files (0.1 s) when first used. ``ConfigError`` where they cannot be used."""
 
+    version = VERSION
+
     @cached_property
     def _parts(self) -> tuple[Matrix, Any]:
         reason = missing()

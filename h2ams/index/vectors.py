@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from h2ams import sqlite
 from h2ams.index import schema
-from h2ams.index.encoder import DIMENSIONS, VERSION, Encoder, unit
+from h2ams.index.encoder import Encoder, unit
 from h2ams.memory.values import Problem
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ BEFORE, BEHIND = 0.5, 0.25  # shares of the neighbours; measured, docs/decisions
 META = "vectors"  # in `meta`: the version of the encoder that made the whole table
 ENCODED_TOGETHER = 2_000  # segments whose texts are in memory at the same time
 SCANNED_TOGETHER = 8_192  # vectors that are multiplied at the same time
-ASKED_SCALE = 500  # sums of 256 products with 127 stay below 2**24: exact in 32-bit floats
+ASKED_SCALE = 320  # sums of 400 products with 127 stay below 2**24: exact in 32-bit floats
 ROUNDING = 1  # a component may differ by so much after another build of the library made it
 _NONE = "0" * 16
 
@@ -42,29 +42,39 @@ CREATE TABLE IF NOT EXISTS vectors (
 """
 
 
+class Encodes(Protocol):
+    """What makes vectors of texts: rows of length 1, the same for the same text."""
+
+    version: str
+
+    def encode(self, texts: Sequence[str], /) -> Matrix: ...
+
+
 class Vectors:
     """The table and its encoder. Every method works inside the caller's transaction."""
 
-    def __init__(self) -> None:
-        self.encoder = Encoder()
+    def __init__(self, encoder: Encodes | None = None) -> None:
+        self.encoder = encoder or Encoder()
 
     # -- keeping up ------------------------------------------------------------------------------
 
     def is_complete(self, connection: sqlite.Connection) -> bool:
         """Whether every segment has had its vector, by this version of the encoder."""
-        return made_by(connection) == VERSION
+        return made_by(connection) == self.encoder.version
 
     def complete(self, connection: sqlite.Connection) -> None:
         """Make every vector that is missing: the setting was switched on, or the version changed.
 
         Needs a write transaction, as ``update`` does.
         """
-        if made_by(connection) not in ("", VERSION):
+        if made_by(connection) not in ("", self.encoder.version):
             clear(connection)
         connection.execute(_TABLE)
         numbers = [no for (no,) in sqlite.rows(connection, "SELECT no FROM scopes")]
         self.update(connection, numbers)
-        connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (META, VERSION))
+        connection.execute(
+            "INSERT OR REPLACE INTO meta VALUES (?, ?)", (META, self.encoder.version)
+        )
 
     def update(self, connection: sqlite.Connection, numbers: Iterable[int]) -> None:
         """Make the vectors of the scopes with these numbers what their segments say now."""
@@ -209,7 +219,7 @@ def keep(index: schema.Index, vectors: Vectors | None) -> None:
     if made and vectors is None:
         with index.writing() as connection:
             clear(connection)
-    elif vectors is not None and made != VERSION:
+    elif vectors is not None and made != vectors.encoder.version:
         with index.writing() as connection:
             vectors.complete(connection)
 
@@ -304,7 +314,7 @@ def _cosines(blobs: Sequence[bytes], asked: Matrix) -> Matrix:
     length = float(np.sqrt((asked.astype(np.float64) ** 2).sum())) or 1.0
     for start in range(0, len(blobs), SCANNED_TOGETHER):
         some = blobs[start : start + SCANNED_TOGETHER]
-        whole = np.frombuffer(b"".join(some), np.int8).reshape(len(some), DIMENSIONS)
+        whole = np.frombuffer(b"".join(some), np.int8).reshape(len(some), len(asked))
         rows = whole.astype(np.float32)
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         lengths[lengths == 0] = 1

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from h2ams import Access, Memory
-from h2ams.index import vectors as vectors_module
+from h2ams.index import encoder as encoder_module
 from h2ams.memory.record import Hit
 
 SEMANTIC = replace(PLAIN, semantic=True)
@@ -298,7 +298,7 @@ def test_another_version_of_the_encoder_makes_all_vectors_anew(
         memory.sync()
         with memory._index.writing() as connection:
             connection.execute("UPDATE vectors SET vector = zeroblob(256)")
-        monkeypatch.setattr(vectors_module, "VERSION", "2/other")
+        monkeypatch.setattr(encoder_module.Encoder, "version", "2/other")
         memory.sync()
         assert memory.verify().ok
         assert ids(memory, QUESTION)[:1] == ["pup"]
