@@ -42,6 +42,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from retrieval import ALL, DEPTH, METRICS, DataSet, Turn, evaluate, load, percentile
 
 SHIPPED = Path(__file__).resolve().parents[1] / "tests" / "data" / "recall"
+DOCS = SHIPPED.parents[2] / "docs" / "benchmarks.md"
 UNDATED_NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TIMED_LIMIT = 10  # hits of a recall whose time is taken
 
@@ -239,6 +240,12 @@ def run(data: DataSet, name: str, engine: Searching) -> Result:
     return Result(name, data.name, found, round(index_s, 2), named, rankings)
 
 
+def shown(engine: str) -> str:
+    """``peer_mempalace.py:Engine`` is ``mempalace``."""
+    source, _, name = engine.partition("?")[0].rpartition(":")
+    return Path(source).stem.removeprefix("peer_") if name == "Engine" else engine
+
+
 def table(results: Sequence[Result], *, categories: bool) -> str:
     """The figures as a Markdown table, percent and milliseconds."""
     head = ("data", "engine", "questions", "n", *METRICS, "p50 ms", "p95 ms", "p99 ms")
@@ -247,7 +254,7 @@ def table(results: Sequence[Result], *, categories: bool) -> str:
         for name, row in each.figures.items():
             if name != ALL and not (categories and len(each.figures) > 2):
                 continue
-            cells = [each.data, each.engine, "all" if name == ALL else name, f"{row['n']:g}"]
+            cells = [each.data, shown(each.engine), "all" if name == ALL else name, f"{row['n']:g}"]
             cells += [f"{row[metric]:.1f}" for metric in METRICS]
             cells += [f"{value:.2f}" if name == ALL else "" for value in each.times.values()]
             lines.append(f"| {' | '.join(cells)} |")
@@ -257,9 +264,11 @@ def table(results: Sequence[Result], *, categories: bool) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     options = _options(argv)
     folders = [Path(each) for each in options.data] or sorted(SHIPPED.iterdir())
-    engines = [("h2ams", None)] if not options.only else []
+    engines: list[tuple[str, str | None]] = [] if options.only else [("h2ams", None)]
     if options.semantic:
         engines.append(("h2ams semantic", None))
+    if options.transformer:
+        engines.append(("h2ams transformer", None))
     engines += [(each, each) for each in (*options.baseline, *options.engine)]
     results = []
     for folder in folders:
@@ -271,15 +280,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         rankings = {f"{each.data} {each.engine}": each.rankings for each in results}
         text = json.dumps({"results": kept, "rankings": rankings}, ensure_ascii=False)
         Path(options.json).write_text(text, encoding="utf-8")
-    print(table(results, categories=not options.brief))
+    made = table(results, categories=not options.brief)
+    print(made)
+    if options.write:
+        write(options.write, made)
     return 0
+
+
+def write(name: str, text: str) -> None:
+    """Put ``text`` between the marks ``name`` on the page of benchmarks."""
+    before, begin, rest = DOCS.read_text(encoding="utf-8").partition(f"<!-- {name}:begin -->")
+    _, end, after = rest.partition(f"<!-- {name}:end -->")
+    if not begin or not end:
+        raise ValueError(f"{DOCS} has no marks {name}")
+    DOCS.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
 
 
 def _measured(data: DataSet, name: str, spec: str | None, options: argparse.Namespace) -> Result:
     if spec is not None:
         engine = baseline(spec) if spec in options.baseline else load_engine(spec)
         return run(data, name, engine)
-    extra: dict[str, Any] = {"semantic": True} if name.endswith("semantic") else {}
+    extra: dict[str, Any] = {"semantic": True} if name != "h2ams" else {}
+    if name.endswith("transformer"):
+        extra["semantic_encoder"] = "transformer"
     ours = Engine(speaker=options.speaker, **extra, **dict(map(_setting, options.set)))
     try:
         return run(data, name, ours)
@@ -299,6 +322,9 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--data", action="append", default=[], metavar="FOLDER")
     parser.add_argument("--split", default="dev", help="dev (default), held or all")
     parser.add_argument("--semantic", action="store_true", help="also with static vectors")
+    parser.add_argument(
+        "--transformer", action="store_true", help="also with the small transformer"
+    )
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument(
         "--baseline", action="append", default=[], choices=["fts5", "fts5-and", "newest"]
@@ -307,6 +333,9 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", action="store_true", help="leave h2ams itself out")
     parser.add_argument("--speaker", default="body", choices=["body", "tag", "both"])
     parser.add_argument("--brief", action="store_true", help="no rows per category")
+    parser.add_argument(
+        "--write", metavar="MARKS", help="into docs/benchmarks.md between the marks"
+    )
     parser.add_argument("--json", metavar="FILE", help="figures and rankings as JSON")
     return parser.parse_args(argv)
 

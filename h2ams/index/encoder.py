@@ -13,7 +13,7 @@ import importlib.util
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from h2ams.errors import ConfigError
 
@@ -31,6 +31,13 @@ MOST_CHARS = 8_000  # of one text; what stands behind does not move its mean by 
 VERSION = "1/wordllama-l2-supercat-256"  # another value means other vectors: they are made anew
 _WEIGHTS = f"weights/l2_supercat_{DIMENSIONS}.safetensors"
 _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
+
+
+class Question(NamedTuple):
+    """What is asked, and its words without function words, each with what it weighs here."""
+
+    text: str
+    words: tuple[tuple[str, float], ...] = ()
 
 
 def missing() -> str:
@@ -87,6 +94,16 @@ class Encoder:
             if pieces:
                 rows[number] = weights[pieces].mean(axis=0)
         return unit(rows)
+
+    def encode_question(self, question: Question) -> Matrix:
+        """One vector of length 1: the words by their weights, or the whole text without any."""
+        weights, tokenizer = self._parts
+        row = weights[:1] * 0
+        for word, weight in question.words:
+            pieces = tokenizer.encode(word, add_special_tokens=False).ids
+            row += weight * weights[pieces].sum(axis=0)
+        made: Matrix = unit(row)[0] if row.any() else self.encode([question.text])[0]
+        return made
 
 
 def unit(rows: Matrix) -> Matrix:

@@ -13,8 +13,9 @@ import json
 from dataclasses import replace
 
 from h2ams import sqlite
-from h2ams.index.lookup import area_of
-from h2ams.index.score import DIGITS, total
+from h2ams.index.encoder import Question
+from h2ams.index.lookup import Area, Lookup, area_of, match_of
+from h2ams.index.score import DIGITS, idf, total
 from h2ams.index.search import Filters, Found, Searcher, Wanted
 from h2ams.index.vectors import Vectors
 from h2ams.memory.record import Hit
@@ -22,6 +23,7 @@ from h2ams.memory.scope import parse_scope
 from h2ams.text.words import Query
 
 DEPTH = 128  # lexical and semantic candidates that are looked at
+WEIGHED_TERMS = 24  # of a long question; the first ones
 LATIN_SHARE = 0.8  # of a question's letters, at least
 
 
@@ -43,7 +45,9 @@ def search(
         return searcher.search(query, wanted=wanted, filters=filters)
     found = searcher.search(query, wanted=Wanted(max(wanted.limit, DEPTH)), filters=filters)
     best = found.hits[0].score if found.hits else 1.0
-    hits = _joined(searcher, vectors, text, found.hits, weight * best, filters)
+    area = area_of(searcher.connection, searcher.gate, searcher.named(filters.scopes))
+    question = Question(text, _weighted(Lookup(searcher.connection, area), query))
+    hits = _joined(searcher, vectors, question, area, found.hits, weight * best, filters)
     hits.sort(key=lambda hit: _place(searcher, hit))
     taken = {hit.record.address for hit in hits}
     below = tuple(address for address in found.below_gate if address not in taken)
@@ -60,7 +64,8 @@ def is_latin(text: str) -> bool:
 def _joined(
     searcher: Searcher,
     vectors: Vectors,
-    text: str,
+    question: Question,
+    area: Area,
     lexical: tuple[Hit, ...],
     unit: float,
     filters: Filters,
@@ -68,11 +73,10 @@ def _joined(
     """Lexical hits with their semantic part, and those that only the vectors find."""
     connection = searcher.connection
     rowids = _rowids(connection, lexical)
-    area = area_of(connection, searcher.gate, searcher.named(filters.scopes))
     scanned = area.segments <= searcher.settings.semantic_segments_count
     best = DEPTH if scanned else 0
     looked_at = [rowids[hit.record.address] for hit in lexical[:DEPTH]]
-    likeness = vectors.likeness(connection, text, area.ranges, looked_at, best)
+    likeness = vectors.likeness(connection, question, area.ranges, looked_at, best)
     hits = []
     for place, hit in enumerate(lexical):
         rowid = rowids[hit.record.address]
@@ -91,6 +95,15 @@ def _joined(
         terms = {"semantic": round(unit * near[rowid], DIGITS)}
         hits.append(Hit(record, total(terms), terms))
     return hits
+
+
+def _weighted(lookup: Lookup, query: Query) -> tuple[tuple[str, float], ...]:
+    """The question's words with their weights in the readable scopes: rare ones say more."""
+    segments = lookup.area.segments
+    return tuple(
+        (term.text.rstrip("*"), idf(segments, lookup.count(match_of(term))))
+        for term in query.terms[:WEIGHED_TERMS]
+    )
 
 
 def _rowids(connection: sqlite.Connection, hits: tuple[Hit, ...]) -> dict[str, int]:

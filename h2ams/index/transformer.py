@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from h2ams.errors import ConfigError
-from h2ams.index.encoder import unit
+from h2ams.index.encoder import Question, unit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -82,6 +82,11 @@ class Transformer:
         model = self._model
         rows = [model.pooled(model.tokens(text)) for text in texts]
         return unit(np.array(rows, np.float32).reshape(len(rows), -1))
+
+    def encode_question(self, question: Question) -> Array:
+        """The vector of the whole text: here the words' order counts."""
+        made: Array = self.encode([question.text])[0]
+        return made
 
 
 class _Model:

@@ -1,7 +1,7 @@
 """One vector per segment, in the index's own database (Derived, optional).
 
 A segment's vector is that of its heading and body, with a share of the segments before and behind
-it in the same file, rounded to 8 bits. It is kept under a *key* made of the digests of the three:
+it in the same file, rounded to 8 bits. It is kept under a *key* made of the digests of them all:
 where the key differs, the vector is made anew. So the table follows the rows however they changed,
 and any history of syncs ends in what a rebuild gives. With the setting off, or another encoder, the
 table is emptied at the next sync: nothing of a deleted text stays behind in it.
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from h2ams import sqlite
 from h2ams.index import schema
-from h2ams.index.encoder import Encoder, unit
+from h2ams.index.encoder import Encoder, Question, unit
 from h2ams.memory.values import Problem
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from h2ams.index.encoder import Matrix
 
-BEFORE, BEHIND = 0.5, 0.25  # shares of the neighbours; measured, docs/decisions/0022
+SHARES = {-2: 0.25, -1: 0.5, 1: 0.25, 2: 0.1}  # of neighbours; measured, docs/decisions/0022
 META = "vectors"  # in `meta`: the version of the encoder that made the whole table
 ENCODED_TOGETHER = 2_000  # segments whose texts are in memory at the same time
 SCANNED_TOGETHER = 8_192  # vectors that are multiplied at the same time
@@ -48,6 +48,8 @@ class Encodes(Protocol):
     version: str
 
     def encode(self, texts: Sequence[str], /) -> Matrix: ...
+
+    def encode_question(self, question: Question, /) -> Matrix: ...
 
 
 class Vectors:
@@ -104,7 +106,7 @@ class Vectors:
         """(rowid, blob) of the vectors of ``rowids``, which are among ``keys``."""
         for start in range(0, len(rowids), ENCODED_TOGETHER):
             some = rowids[start : start + ENCODED_TOGETHER]
-            needed = {each for rowid in some for each in (rowid, *keys[rowid][1:]) if each}
+            needed = {each for rowid in some for each in (rowid, *keys[rowid][1].values())}
             texts = sqlite.rows(
                 connection,
                 "SELECT rowid, heading || char(10) || body FROM memory_segments"
@@ -114,11 +116,9 @@ class Vectors:
             encoded = self.encoder.encode([text for _, text in texts])
             places = {rowid: place for place, (rowid, _) in enumerate(texts)}
             mixed = encoded[[places[rowid] for rowid in some]]
-            for share, side in ((BEFORE, 1), (BEHIND, 2)):
-                for row, rowid in enumerate(some):
-                    neighbour = keys[rowid][side]
-                    if neighbour:
-                        mixed[row] += share * encoded[places[neighbour]]
+            for row, rowid in enumerate(some):
+                for distance, neighbour in keys[rowid][1].items():
+                    mixed[row] += SHARES[distance] * encoded[places[neighbour]]
             yield from zip(some, _rounded(unit(mixed)), strict=True)
 
     # -- asking ----------------------------------------------------------------------------------
@@ -126,18 +126,18 @@ class Vectors:
     def likeness(
         self,
         connection: sqlite.Connection,
-        text: str,
+        question: Question,
         ranges: Sequence[tuple[int, int]],
         rowids: Iterable[int] = (),
         best: int = 0,
     ) -> dict[int, float]:
-        """Cosines from -1 to 1 with ``text``: of ``rowids``, and of the ``best`` in ``ranges``.
+        """Cosines from -1 to 1 with the question: of ``rowids``, and of the ``best`` in ``ranges``.
 
         Ties are broken by nothing that is seen from outside: all of the last place come along.
         """
         import numpy as np
 
-        asked = _asked(self.encoder.encode([text])[0])
+        asked = _asked(self.encoder.encode_question(question))
         wanted = sorted(set(rowids))
         found: dict[int, float] = {}
         if best:
@@ -260,7 +260,7 @@ def clear(connection: sqlite.Connection) -> None:
     connection.execute("DELETE FROM meta WHERE key = ?", (META,))
 
 
-_Key = tuple[bytes, int, int]  # key, rowid of the segment before and behind (0: none)
+_Key = tuple[bytes, dict[int, int]]  # key; rowids of the neighbours that there are, by distance
 
 
 def _keys(connection: sqlite.Connection, bounds: tuple[int, int]) -> dict[int, _Key]:
@@ -273,12 +273,14 @@ def _keys(connection: sqlite.Connection, bounds: tuple[int, int]) -> dict[int, _
     )
     keys: dict[int, _Key] = {}
     for place, (rowid, file, digest) in enumerate(rows):
-        sides = []
-        for other in (place - 1, place + 1):
+        neighbours, parts = {}, [digest[:16]]
+        for distance in SHARES:
+            other = place + distance
             inside = 0 <= other < len(rows) and rows[other][1] == file
-            sides.append((rows[other][0], rows[other][2][:16]) if inside else (0, _NONE))
-        (before, first), (behind, last) = sides
-        keys[rowid] = (bytes.fromhex(first + digest[:16] + last), before, behind)
+            parts.append(rows[other][2][:16] if inside else _NONE)
+            if inside:
+                neighbours[distance] = rows[other][0]
+        keys[rowid] = (bytes.fromhex("".join(parts)), neighbours)
     return keys
 
 
