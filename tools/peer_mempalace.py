@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 PYTHON = "H2AMS_PEER_PYTHON"
-BATCH = 100
+BATCH = 10  # its own time-out for a batch is half a minute
 
 
 class Engine:
