@@ -62,7 +62,7 @@ class Settings:
     # Semantic side of recall: needs h2ams[semantic]; docs/decisions/0022.
     semantic: bool = False
     semantic_encoder: str = "static"  # or "transformer": better, English, 7 ms a text
-    weight_semantic: float = 1.5  # of a cosine, in units of the best lexical score
+    weight_semantic: float = 1.0  # of a cosine, in units of the best lexical score
     semantic_floor: float = 0.2  # least cosine of a segment that shares no word with the question
     semantic_segments_count: int = 50_000  # readable ones; above, only lexical hits are looked at
 

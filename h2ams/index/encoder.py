@@ -60,6 +60,7 @@ class Encoder:
     """Loads its files (0.1 s) when first used. ``ConfigError`` where they cannot be used."""
 
     version = VERSION
+    trust = 1.0
 
     @cached_property
     def _parts(self) -> tuple[Matrix, Any]:

@@ -45,6 +45,7 @@ def search(
         return searcher.search(query, wanted=wanted, filters=filters)
     found = searcher.search(query, wanted=Wanted(max(wanted.limit, DEPTH)), filters=filters)
     best = found.hits[0].score if found.hits else 1.0
+    weight *= vectors.encoder.trust
     area = area_of(searcher.connection, searcher.gate, searcher.named(filters.scopes))
     question = Question(text, _weighted(Lookup(searcher.connection, area), query))
     hits = _joined(searcher, vectors, question, area, found.hits, weight * best, filters)

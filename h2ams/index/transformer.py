@@ -61,6 +61,7 @@ class Transformer:
     """An encoder like ``encoder.Encoder``; loads its files (0.3 s) when first used."""
 
     version = VERSION
+    trust = 2.0
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or package_folder()

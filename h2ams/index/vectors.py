@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from h2ams.index.encoder import Matrix
 
-SHARES = {-2: 0.25, -1: 0.5, 1: 0.25, 2: 0.1}  # of neighbours; measured, docs/decisions/0022
+# Of neighbours, by distance in the file; measured: docs/decisions/0022.
+SHARES = {-3: 0.2, -2: 0.3, -1: 0.5, 1: 0.3, 2: 0.2, 3: 0.15}
 META = "vectors"  # in `meta`: the version of the encoder that made the whole table
 ENCODED_TOGETHER = 2_000  # segments whose texts are in memory at the same time
 SCANNED_TOGETHER = 8_192  # vectors that are multiplied at the same time
@@ -46,6 +47,7 @@ class Encodes(Protocol):
     """What makes vectors of texts: rows of length 1, the same for the same text."""
 
     version: str
+    trust: float  # what its cosines are worth against those of the static vectors
 
     def encode(self, texts: Sequence[str], /) -> Matrix: ...
 

@@ -205,7 +205,7 @@ def test_any_history_of_edits_ends_in_the_vectors_of_a_rebuild(
         assert table(memory) == grown
 
 
-def test_an_edit_changes_the_vectors_of_the_segment_and_four_neighbours_only(root: Path) -> None:
+def test_an_edit_changes_the_vectors_of_the_segment_and_six_neighbours_only(root: Path) -> None:
     bodies = {
         id: f"Text number {n} about {w}."
         for n, (id, w) in enumerate(zip("abcdefgh", WORDS[:8], strict=True))
@@ -218,7 +218,7 @@ def test_an_edit_changes_the_vectors_of_the_segment_and_four_neighbours_only(roo
         memory.sync()
         after = table(memory)
     changed = {name for name in after if after[name] != before[name]}
-    assert changed == {f"user#{id}" for id in "abcde"}
+    assert changed == {f"user#{id}" for id in "abcdef"}
 
 
 @pytest.mark.parametrize(
