@@ -305,9 +305,15 @@ class Memory(Parts):
 
     @healing
     def sync(self, paths: Iterable[str] = (), *, access: Access | None = None) -> SyncReport:
-        """Bring the index up to date, with all files or with ``paths`` (relative) alone."""
+        """Bring the index up to date, with all files or with ``paths`` (relative) alone.
+
+        A path that neither the disk nor the index knows is among the report's errors.
+        """
         self._owner_only(access, "sync")
-        return self._syncer.sync(self._relative(paths))
+        wanted = self._relative(paths)
+        unknown = self._syncer.unknown(wanted)
+        report = self._syncer.sync(wanted)
+        return replace(report, problems=(*unknown, *report.problems)) if unknown else report
 
     def rebuild(self, *, access: Access | None = None) -> SyncReport:
         """Make the index anew from the files; readers go on with the old one meanwhile."""
@@ -337,9 +343,17 @@ class Memory(Parts):
 
     @healing
     def doctor(
-        self, *, fix: bool = False, dry_run: bool = False, access: Access | None = None
+        self,
+        *,
+        fix: bool = False,
+        dry_run: bool = False,
+        show: Callable[[str], object] | None = None,
+        access: Access | None = None,
     ) -> DoctorReport:
-        """Everything that is wrong in the folder; ``fix`` repairs what needs no guess."""
+        """Everything that is wrong in the folder; ``fix`` repairs what needs no guess.
+
+        ``show`` gets the unified diff of each file directly before it is written.
+        """
         from h2ams.index.verify import verify
         from h2ams.upkeep.doctor import doctor
         from h2ams.upkeep.status import known_problems
@@ -362,6 +376,7 @@ class Memory(Parts):
             self._syncer.rebuild,
             fix=fix,
             dry_run=dry_run,
+            show=show,
         )
         if report.fixed and not dry_run:
             self._syncer.sync()

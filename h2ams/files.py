@@ -24,6 +24,7 @@ from h2ams.atomic import (
     FileState,
     Writer,
     errors_named,
+    is_leftover,
     read,
     reason,
     sha256_hex,
@@ -84,6 +85,11 @@ class Root:
         except (OSError, ValueError) as error:
             raise _root_error(text, error) from error
         return cls(path, state=state, lock_timeout_ms=lock_timeout_ms, hook=hook)
+
+    @property
+    def writer(self) -> Writer:
+        """The writing steps themselves, with the fault hook: for ``trees``."""
+        return self._writer
 
     def writable(self) -> bool:
         """Whether this process may add files to the root folder."""
@@ -192,6 +198,26 @@ class Root:
         with errors_named("clear up", folder):
             return self._writer.sweep(path)
 
+    def leftovers(self, folder: str) -> list[str]:
+        """Relative paths of what writers left in ``folder``; of living ones too, without its lock.
+
+        ``folders_with_leftovers`` names the folders in which it is worth to ask.
+        """
+        path = self.absolute(folder)
+        with errors_named("look into", folder):
+            names = sorted(filter(is_leftover, os.listdir(path)))
+        return [f"{folder}/{name}" if folder else name for name in names]
+
+    def folders_with_leftovers(self) -> list[str]:
+        """Relative paths of all folders that hold a writer's temporary file at this moment."""
+        found = []
+        for folder, folders, names in os.walk(self.path):
+            folders[:] = [each for each in folders if not each.startswith(".")]
+            if any(map(is_leftover, names)):
+                relative = os.path.relpath(folder, self.path).replace(os.sep, "/")
+                found.append("" if relative == "." else relative)
+        return sorted(found)
+
     def _require_root(self) -> None:
         """Nothing is missing *in* a folder that is gone: an unmounted root is not an empty one."""
         _existing_folder(self.path)
@@ -205,10 +231,14 @@ class Root:
         A lock of the operating system: it ends with its holder's process. Names that differ only
         by case or Unicode form share one lock. ``LockTimeoutError`` names lock file and holder.
         """
+        path = self._lock_path(name)
+        with self._locked(path, self._lock_timeout_ms if timeout_ms is None else timeout_ms):
+            yield
+
+    @contextmanager
+    def _locked(self, path: str, wait_ms: int) -> Iterator[None]:
         from filelock import Timeout  # 40 ms, and a recall needs no lock
 
-        path = self._lock_path(name)
-        wait_ms = self._lock_timeout_ms if timeout_ms is None else timeout_ms
         lock = self._lock_object(path)
         with errors_named("lock", path):
             self._writer.at("lock", path)
@@ -226,9 +256,22 @@ class Root:
         finally:
             lock.release()
 
+    def wait_for_holders(self, prefix: str) -> None:
+        """Return when each lock whose name begins with ``prefix`` was free at some moment.
+
+        Names are compared as lock files spell them, cut to 40 characters: a few more may be waited
+        for. ``LockTimeoutError`` where one is not free in time.
+        """
+        folder = self._private_folder(self._own_state, ["locks"])
+        start = _readable(_folded(prefix))
+        for name in sorted(os.listdir(folder)):
+            if name.startswith(start) and name.endswith(".lock"):
+                with self._locked(os.path.join(folder, name), self._lock_timeout_ms):
+                    pass
+
     def _lock_path(self, name: str) -> str:
-        folded = unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
-        readable = re.sub(r"[^\w.-]", "+", folded)[:40].strip(".")
+        folded = _folded(name)
+        readable = _readable(folded)
         mark = sha256_hex(folded.encode("utf-8", "replace"))[:16]
         # Always below the root: two processes with different state folders share the files.
         folder = self._private_folder(self._own_state, ["locks"])
@@ -262,11 +305,76 @@ class Root:
             _refuse_link(path, path)
             self._writer.overwrite(path, data, mode=0o600)
 
+    def remove_state(self, name: str) -> None:
+        """Remove the state file ``name`` for good, where it is there."""
+        self._remove_state(self.state, name)
+
+    def state_names(self, folder: str) -> list[str]:
+        """Names in the state folder ``folder``, sorted; none where it is not there."""
+        with errors_named("list", folder):
+            return _names(os.path.join(self.state, *_parts(folder)))
+
+    def read_own(self, name: str) -> bytes | None:
+        """Bytes of ``name`` below ``<root>/.h2ams``, wherever the state folder is."""
+        path = os.path.join(self._own_state, *_parts(name))
+        with errors_named("read", path):
+            self._writer.at("read", path)
+            found = read(path, path)
+        return found.data if found else None
+
+    def write_own(self, name: str, data: bytes) -> None:
+        """Put ``data`` into ``name`` below ``<root>/.h2ams``: what all who open the root share."""
+        parts = _parts(name)
+        path = os.path.join(self._private_folder(self._own_state, parts[:-1]), parts[-1])
+        with errors_named("write", path):
+            _refuse_link(path, path)
+            self._writer.overwrite(path, data, mode=0o600)
+
+    def remove_own(self, name: str) -> None:
+        """Remove ``name`` below ``<root>/.h2ams`` for good, where it is there."""
+        self._remove_state(self._own_state, name)
+
+    def own_names(self, folder: str) -> list[str]:
+        """Names in ``folder`` below ``<root>/.h2ams``; none where it is not there."""
+        with errors_named("list", folder):
+            return _names(os.path.join(self._own_state, *_parts(folder)))
+
+    def _remove_state(self, base: str, name: str) -> None:
+        path = os.path.join(base, *_parts(name))
+        with errors_named("remove", path):
+            self._writer.at("unlink", path)
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+                self._writer.sync_folder(os.path.dirname(path))
+
     def state_path(self, name: str) -> str:
         """Absolute path of ``name`` below the state folder; its folders are made, mode 0700."""
         parts = _parts(name)
         folder = self._private_folder(self.state, parts[:-1])
         return os.path.join(folder, *parts[-1:])
+
+    def open_state(self) -> list[str]:
+        """Absolute paths among the engine's own that others than the owner may read.
+
+        Below ``.h2ams`` everything is closed with the folder; a folder chosen by the user is theirs
+        to close, only the index in it is ours.
+        """
+        if os.name == "nt":
+            return []
+        paths = [self.state]
+        if self.state != self._own_state:
+            names = sorted(os.listdir(self.state))
+            paths = [
+                os.path.join(self.state, each) for each in names if each.startswith("index.db")
+            ]
+        return [path for path in paths if stat.S_IMODE(os.lstat(path).st_mode) & 0o077]
+
+    def close_state(self, path: str) -> None:
+        """Take the rights of all others than the owner from a path of ``open_state``."""
+        with errors_named("close", path):
+            _refuse_link(path, path)
+            self._writer.at("chmod", path)
+            os.chmod(path, stat.S_IMODE(os.lstat(path).st_mode) & 0o700)
 
     def _private_folder(self, base: str, folders: list[str]) -> str:
         with errors_named("make", base):
@@ -328,6 +436,23 @@ def _parts(relative: str) -> list[str]:
         if part in ("", ".", ".."):
             raise _unsafe(relative, f"holds the part {part!r}")
     return parts
+
+
+def _folded(name: str) -> str:
+    """A lock's name in one case and form."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+
+
+def _readable(folded: str) -> str:
+    """The part of a lock file's name that a person can read."""
+    return re.sub(r"[^\w.-]", "+", folded)[:40].strip(".")
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []
 
 
 def _can_be_named(relative: str) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from h2ams import config, sqlite
 from h2ams.errors import AccessError, H2amsError
-from h2ams.files import Root
+from h2ams.files import STATE_FOLDER, Root
 from h2ams.index.guard import Guard
 from h2ams.index.schema import Index
 from h2ams.index.score import day_of
@@ -29,30 +29,61 @@ from h2ams.settings import Settings
 if TYPE_CHECKING:
     from h2ams.index.search import Filters, Found, Searcher, Wanted
     from h2ams.index.vectors import Vectors
+    from h2ams.memory.lifecycle import Lifecycle
+    from h2ams.memory.lifecycle_plan import OwnedState
     from h2ams.memory.store import Store
     from h2ams.text.words import Query
     from h2ams.tokens import TokenCounter
+    from h2ams.upkeep.scopes import Scopes
 
 INDEX_FILE = "index.db"
 IGNORE_FILE = ".gitignore"
+JOURNAL_FOLDER = "journal"  # memory/lifecycle_plan.JOURNAL, without importing it for a recall
+READ_TRIES = 5  # of a read beside operations on scopes that follow each other
+_READS = frozenset({"recall", "context", "get", "list", "sources", "status"})
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _Self = TypeVar("_Self", bound="Parts")
 
 
+def operations_mark(root: str) -> tuple[object, ...]:
+    """What the journal of operations on scopes looks like; (…, ()) while it is empty.
+
+    It differs whenever an operation began, moved on or ended. Costs one look at a folder.
+    """
+    folder = os.path.join(root, STATE_FOLDER, JOURNAL_FOLDER)
+    try:
+        changed_ns = os.stat(folder).st_mtime_ns
+        with os.scandir(folder) as entries:
+            return changed_ns, tuple(sorted((entry.name, entry.inode()) for entry in entries))
+    except (FileNotFoundError, NotADirectoryError):
+        return 0, ()
+
+
 def healing(
     method: Callable[Concatenate[_Self, _P], _T],
 ) -> Callable[Concatenate[_Self, _P], _T]:
-    """Run the call once more on a new index where the old one turned out to be damaged."""
+    """Run the call once more on a new index where the old one turned out to be damaged.
+
+    Before it, what an interrupted operation on a scope left half-way is finished. A read during
+    which another process moved folders is made again, so that it saw them all or none.
+    """
 
     @functools.wraps(method)
     def run(self: _Self, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        try:
-            return method(self, *args, **kwargs)
-        except sqlite.DAMAGED as error:
-            self._heal(error)
-            return method(self, *args, **kwargs)
+        for _ in range(READ_TRIES):
+            self._settle()
+            mark = operations_mark(self._root.path)
+            try:
+                result = method(self, *args, **kwargs)
+            except sqlite.DAMAGED as error:
+                self._heal(error)
+                result = method(self, *args, **kwargs)
+            is_read = method.__name__ in _READS and not kwargs.get("commit")
+            if not is_read or operations_mark(self._root.path) == mark:
+                break
+        return result
 
     return run
 
@@ -82,6 +113,7 @@ class Parts:
         self._vectors = self._semantic_side()
         self._syncer = Syncer(root, self._index, settings, count=self._count, vectors=self._vectors)
         self._guard = Guard(self._index, self._syncer)
+        self._settle()
 
     def _semantic_side(self) -> Vectors | None:
         """The vectors where the settings want them; a note where they cannot be had."""
@@ -172,7 +204,46 @@ class Parts:
         """The Markdown files: for hosts that need more than this class offers."""
         from h2ams.memory.store import Store
 
-        return Store(self._root, self.settings, clock=self._now)
+        return Store(self._root, self.settings, clock=self._now, settle=self._settle)
+
+    @functools.cached_property
+    def scopes(self) -> Scopes:
+        """Whole scopes: listing, deleting, renaming, cloning, migrating them. The owner's."""
+        from h2ams.upkeep.scopes import Scopes
+
+        return Scopes(self._lifecycle, self._index, self._syncer)
+
+    @functools.cached_property
+    def _lifecycle(self) -> Lifecycle:
+        from h2ams.memory.lifecycle import Lifecycle
+
+        return Lifecycle(
+            self._root, self.settings, owned=self._owned_states, exclusive=self._index.lock
+        )
+
+    def _owned_states(self) -> tuple[OwnedState, ...]:
+        """Everything beside the files that belongs to scopes: one line for each kind of state.
+
+        Whoever keeps state under the name of a scope adds it here, and it is listed, deleted,
+        renamed and cloned with its scope (``memory/lifecycle_plan.OwnedState``).
+        """
+        from h2ams.active.owned import ActiveState
+        from h2ams.index.owned import IndexState
+        from h2ams.memory.kept_state import KeptState
+
+        index = IndexState(
+            self._index, self._syncer, folders=self._lifecycle.folders, heal=self._heal
+        )
+        return (
+            KeptState(self._root, self.settings, index.scope_names),
+            ActiveState(self._root),
+            index,  # last: it erases what the others deleted from the same database file
+        )
+
+    def _settle(self) -> None:
+        """Finish what an interrupted operation on a scope left half-way. Mostly one look."""
+        if operations_mark(self._root.path)[1]:
+            self._lifecycle.settle()
 
     @property
     def tokens(self) -> TokenCounter:
@@ -194,7 +265,12 @@ class Parts:
         return self._now().astimezone(UTC).date().isoformat()
 
     def _degraded(self) -> tuple[Degraded, ...]:
-        return (*self._notes, *(Degraded(code, text) for code, text in self._index.notes))
+        notes = [*self._notes, *(Degraded(code, text) for code, text in self._index.notes)]
+        if "_lifecycle" in self.__dict__:
+            for left in self._lifecycle.leftovers:
+                text = f"{left.path}: {left.message}; it is tried again at the next opening"
+                notes.append(Degraded("not-removed-yet", text))
+        return tuple(notes)
 
     def _watch_troubles(self) -> tuple[Degraded, ...]:
         """What a watch, in this process or another, said is wrong with it."""

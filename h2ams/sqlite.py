@@ -166,8 +166,14 @@ def _is_open(connection: Connection) -> bool:
 
 
 def truncate_wal(connection: Connection) -> bool:
-    """Write the whole WAL back and empty it; False when a reader still holds it."""
-    return not value(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
+    """Write the whole WAL back and empty it; False, at once, when a reader still holds it."""
+    connection.set_busy_timeout(0)  # it would wait for the reader, which may read for long
+    try:
+        return not value(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
+    except BUSY:
+        return False
+    finally:
+        connection.set_busy_timeout(BUSY_TIMEOUT_MS)
 
 
 def set_aside(path: str) -> str:

@@ -256,6 +256,8 @@ class Index:
             count = sqlite.value(self._connection, "SELECT sum(segments) FROM scopes") or 0
             if count <= ERASE_SEGMENTS:
                 self.erase_deleted(wait_s=0)
+            else:  # a purge may have been waiting for this
+                sqlite.truncate_wal(self._connection)
 
     def erase_deleted(self, *, wait_s: float = ERASE_WAIT_S) -> bool:
         """Take every trace of deleted rows out of the database's files.
@@ -267,13 +269,14 @@ class Index:
         with self.lock:
             with self.writing() as connection:
                 connection.execute("INSERT INTO memory_fts (memory_fts) VALUES ('optimize')")
-                connection.execute("DELETE FROM meta WHERE key = ?", (UNERASED,))
             sqlite.remove_leftovers(self.path)
             deadline = time.monotonic() + wait_s
             while not sqlite.truncate_wal(self.connection):
                 if time.monotonic() > deadline:
                     return False
                 time.sleep(0.02)
+            with self.writing() as connection:  # not before: whoever closes last tries again
+                connection.execute("DELETE FROM meta WHERE key = ?", (UNERASED,))
         return True
 
     def close(self) -> None:

@@ -56,7 +56,8 @@ class Wanted(NamedTuple):
     """How many hits: at most ``limit``, as long as they have fewer than ``tokens`` together.
 
     Hits that are longer than ``room`` tokens by themselves do not count; one that is shorter than
-    all before it is taken even then. The others are named in ``Found.beyond``.
+    all before it is taken even then. The others among those that were looked at are named in
+    ``Found.beyond``; once the tokens are reached no further window of candidates is looked at.
     """
 
     limit: int
@@ -303,6 +304,8 @@ class Searcher:
                 names = (term.text for place, term in bits if each.mask >> place & 1)
                 found = tuple(dict.fromkeys(names))
                 hits.append(Hit(records[each.rowid], total(each.terms), each.terms, found))
+            if tokens >= wanted.tokens:  # enough text: a further window would only be rejected
+                break
             start, ceiling = end, total(window[-1].terms)
         return tuple(hits), tuple(beyond)
 

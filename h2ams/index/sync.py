@@ -55,6 +55,7 @@ FAILED = frozenset(
         "utf-16",
         "file-too-large",
         "unreadable",
+        "no-such-path",
     }
 )
 
@@ -137,6 +138,19 @@ class Syncer:
 
     def _seen(self, targets: Sequence[str]) -> Scan:
         return self._scan_targets(targets) if targets else scan(self.root, self.settings)
+
+    def unknown(self, paths: Iterable[str]) -> tuple[Problem, ...]:
+        """Those of ``paths`` that are neither on the disk nor in the index: mistyped, most likely.
+
+        A path that was just removed is in the index: ask before the sync.
+        """
+        with self.index.reading() as connection:
+            return tuple(
+                Problem("no-such-path", "neither on the disk nor in the index", 0, path)
+                for path in paths
+                if path and not os.path.lexists(f"{self.root.path}/{path}")
+                if not self._known(connection, (path,))
+            )
 
     def _scan_targets(self, targets: Sequence[str]) -> Scan:
         folders: list[str] = []

@@ -47,6 +47,7 @@ COMMANDS = {
     "watch": ("cli_index", "keep the index up to date until interrupted"),
     "verify": ("cli_index", "compare the index with the files"),
     "doctor": ("cli_index", "look for problems in the files; --fix repairs what can be"),
+    "scope": ("cli_scope", "list, delete, rename, clone or migrate whole scopes"),
 }
 _MEANT = {
     "search": "recall",
@@ -108,12 +109,15 @@ def _run(words: list[str], output: Output, opener: Opener | None) -> int:
     parser = CommandParser("h2ams")
     add_global_options(parser)
     before, name, after = parser.split_command(words)
+    asks_for_help = name == "help"
+    if asks_for_help:
+        before, name, after = parser.split_command([*before, *after])
     command = None
     if name is not None:
         command = load_command(name)
         describe_command(parser, name, command)
     sorted_words = parser.sort_words([*before, *after])
-    if sorted_words.flags & {"-h", "--help"}:
+    if asks_for_help or sorted_words.flags & {"-h", "--help"}:
         return _help(parser, name, output)
     if "--version" in sorted_words.flags:
         return _version(output)

@@ -158,6 +158,8 @@ SURFACES: dict[str, Surface] = {
     "verify": lambda memory, access, _: memory.verify(access=access),
     "rebuild": lambda memory, access, _: memory.rebuild(access=access),
     "doctor": lambda memory, access, _: memory.doctor(access=access),
+    "scope list": lambda memory, access, _: memory.scopes.list(access=access),
+    "scope migrate": lambda memory, access, _: memory.scopes.migrate(access=access, dry_run=True),
 }
 # Refused for every foreign scope, whatever is there; {} stands for it.
 WRITES: dict[str, Surface] = {
@@ -185,6 +187,22 @@ WRITES: dict[str, Surface] = {
         f"{scope}#same", access=access, purge=True
     ),
     "unforget": lambda memory, access, scope: memory.unforget(f"{scope}#same", access=access),
+    "scope delete": lambda memory, access, scope: memory.scopes.delete(scope, access=access),
+    "scope delete dry": lambda memory, access, scope: memory.scopes.delete(
+        scope, access=access, dry_run=True
+    ),
+    "scope rename": lambda memory, access, scope: memory.scopes.rename(
+        scope, "sessions/taken", access=access
+    ),
+    "scope rename to": lambda memory, access, scope: memory.scopes.rename(
+        "sessions/s1", scope, access=access
+    ),
+    "scope clone": lambda memory, access, scope: memory.scopes.clone(
+        scope, "sessions/s1", access=access
+    ),
+    "scope purge": lambda memory, access, scope: memory.scopes.migrate(
+        scope, purge=True, access=access
+    ),
 }
 COMMANDS = {
     "recall": ["recall", QUERY, "--json"],
@@ -201,6 +219,12 @@ COMMANDS = {
     "forget": ["forget", "{scope}#same"],
     "undo": ["forget", "{scope}#same", "--undo"],
     "doctor": ["doctor", "--json"],
+    "scope list": ["scope", "list", "--json"],
+    "scope delete": ["scope", "delete", "{scope}", "--yes"],
+    "scope delete dry": ["scope", "delete", "{scope}", "--dry-run", "--json"],
+    "scope rename": ["scope", "rename", "{scope}", "sessions/taken"],
+    "scope clone": ["scope", "clone", "sessions/s1", "{scope}"],
+    "scope migrate": ["scope", "migrate", "{scope}"],
 }
 
 

@@ -119,6 +119,23 @@ def test_the_documents_of_reading_and_writing(run: Runner) -> None:
     assert run("forget", first["address"], "--purge")["removed"] is True
 
 
+def test_the_documents_of_whole_scopes(run: Runner) -> None:
+    run("remember", "sessions/s1", "One.")
+    assert run("scope", "list")["scopes"][0]["folders"] == ["sessions/s1"]
+    assert run("scope", "rename", "sessions/s1", "sessions/s2", "--dry-run")["dry_run"] is True
+    (change,) = run("scope", "clone", "sessions/s1", "sessions/s3")["changes"]
+    assert change["files"][0]["to"] == "sessions/s3/memory.md" and change["changed"] is True
+    old = run.root / "group" / "s1"
+    old.mkdir(parents=True)
+    (old / "memory.md").write_text("---\nid: a\n---\nOld.\n", encoding="utf-8")
+    (change,) = run("scope", "migrate")["changes"]
+    assert (change["segments_before"], change["segments_after"]) == (2, 2)
+    assert run("scope", "migrate")["changes"] == []
+    (change,) = run("scope", "delete", "sessions/s1", "--yes")["changes"]
+    assert {each["to"] for each in change["files"]} == {None}
+    run("scope", "delete", "sessions/s1", "--yes", code=1, shape="error")
+
+
 def test_the_documents_of_index_and_folder(run: Runner) -> None:
     run("remember", "user", "Prefers tabs.")
     note = run.root / "user" / "memory.md"

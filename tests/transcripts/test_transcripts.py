@@ -31,6 +31,7 @@ UPDATE = os.environ.get("H2AMS_UPDATE_TRANSCRIPTS") == "1"
 _NORMAL = [
     (re.compile(r'("elapsed_ms": )[\d.]+'), r"\1<ms>"),
     (re.compile(r"\bh2ams-edit-\w+"), "h2ams-edit-<random>"),
+    (re.compile(r"migrated/[0-9a-f]{16}"), "migrated/<random>"),
     (re.compile(r"conflicts/[\w.-]+"), "conflicts/<random>"),
 ]
 _PLAIN = re.compile(r"h2ams( [^|<>$;&`*?()\[\]~]*)?", re.ASCII)

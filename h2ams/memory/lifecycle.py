@@ -1,0 +1,493 @@
+"""Deleting, renaming and cloning whole scopes, whatever interrupts it (Truth).
+
+    journal "begun" -> wait for writers -> plan -> journal "moving" -> folders move, one by one
+    -> journal "settling" -> owned state follows -> clear the trash -> the journal file goes
+
+A folder moves in one ``rename``: deletion into ``.h2ams/trash/<op>``, where no reader looks, a
+clone from ``.h2ams/build/<op>``, where it was copied and compared. When a move fails, those before
+it are taken back. Once all have happened the operation is true, and whoever opens the folder next
+finishes the rest before reading. Every step may be repeated. A process that is killed leaves the
+journal; ``settle`` finds it, at the price of one look at a folder when there is none.
+
+Writers of a scope look at the journal when they hold its lock, and refuse; those that had the lock
+before are waited for. Operations themselves run one at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+
+from h2ams.errors import IndexFaultError, LockTimeoutError, NotFoundError, ScopeError, StoreError
+from h2ams.files import STATE_FOLDER, Root
+from h2ams.memory import folders as on_disk
+from h2ams.memory import journal, layout, lifecycle_plan, relabel
+from h2ams.memory.lifecycle_plan import (
+    BUILD,
+    TRASH,
+    Failed,
+    FileChange,
+    Kind,
+    Move,
+    Operation,
+    OwnedState,
+    Phase,
+    Place,
+    ScopeChange,
+    StateChange,
+    check_operable,
+    check_target,
+    target_of,
+)
+from h2ams.memory.migration import Migration
+from h2ams.memory.places import HISTORICAL, Places, has_scope_lines, moved_scopes
+from h2ams.memory.relabelling import Relabelling
+from h2ams.memory.scope import Scope
+from h2ams.settings import Settings
+from h2ams.trees import Trees
+
+_DATA_HOLDERS = ("groups/", "chats/")  # historical folders that hold files of state only
+
+
+class Lifecycle:
+    """Operations on the scopes of one root.
+
+    ``owned`` gives the state beside the files that must follow; ``new_op`` a fresh name of 16 hex
+    digits; ``exclusive`` keeps readers of this process out while folders move.
+    """
+
+    def __init__(
+        self,
+        root: Root,
+        settings: Settings,
+        *,
+        owned: Callable[[], Sequence[OwnedState]] = tuple,
+        new_op: Callable[[], str] = lambda: os.urandom(8).hex(),
+        exclusive: AbstractContextManager[object] | None = None,
+    ) -> None:
+        self._root = root
+        self._settings = settings
+        self._owned = owned
+        self._new_op = new_op
+        self._exclusive = nullcontext() if exclusive is None else exclusive
+        self._trees = Trees(root)
+        self._places = Places(root, self._trees)
+        self._migration = Migration(root, settings, self._trees, self._places)
+        self._relabelling = Relabelling(root, settings, self._trees)
+        self._holder: int | None = None  # the thread that runs an operation
+        self.leftovers: tuple[Failed, ...] = ()  # what could not be finished for now
+
+    # Operations
+
+    def delete(self, scope: Scope, *, dry_run: bool = False) -> ScopeChange:
+        """Remove a scope with all that it owns, in every layout, and every trace of its text.
+
+        ``NotFoundError`` where there is nothing of it. ``failed`` tells what is still there, though
+        nobody sees it; it goes with the next operation, or the next opening.
+        """
+        check_operable(scope)
+        if dry_run:
+            return self._removal("delete", "", scope)[0]
+        with self._running("delete", scope) as operation:
+            change, moves = self._removal("delete", operation.op, scope)
+            return self._carry_out(replace(operation, moves=moves), change)
+
+    def rename(self, old: Scope, new: Scope, *, dry_run: bool = False) -> ScopeChange:
+        """Give a scope with all that it owns another name. Ids stay; addresses change with it.
+
+        ``ScopeError`` where ``new``, or a name that differs from it only by case or Unicode form,
+        is there already.
+        """
+        return self._transfer("rename", old, new, dry_run=dry_run)
+
+    def clone(self, old: Scope, new: Scope, *, dry_run: bool = False) -> ScopeChange:
+        """Make a copy of a scope under another name. Undo records stay with the original."""
+        return self._transfer("clone", old, new, dry_run=dry_run)
+
+    def migrate(self, session: Scope, *, dry_run: bool = False) -> ScopeChange:
+        """Bring the historical folders of one session, or chat, into the canonical layout.
+
+        They are copied, compared, and set aside below ``.h2ams/migrated``. Nothing to do: nothing
+        changes. ``failed`` tells what kept a folder where it was.
+        """
+        if dry_run:
+            return self._migration.preview(session)
+        if not self._places.is_due(session):
+            return ScopeChange("migrate", session.text)
+        with self._running("migrate", session) as operation:
+            operation = self._advance(operation, "building")
+            return self._migrated(operation)
+
+    def purge_migrated(self, session: Scope, *, dry_run: bool = False) -> ScopeChange:
+        """Remove for good what migrations set aside of one session."""
+        if dry_run:
+            return self._removal("purge", "", session)[0]
+        with self._running("purge", session) as operation:
+            change, moves = self._removal("purge", operation.op, session)
+            return self._carry_out(replace(operation, moves=moves), change)
+
+    def folders(self, scope: Scope) -> list[str]:
+        """The folders of a scope with all that it owns, in every layout, as they are spelled."""
+        return [place.path for place in self._places.of(scope)]
+
+    def to_migrate(self) -> list[Scope]:
+        """Sessions with folders in a historical layout."""
+        return self._places.to_migrate()
+
+    def migrated(self) -> list[Scope]:
+        """Sessions of which a migration set something aside."""
+        return self._places.migrated()
+
+    # Finishing what was interrupted
+
+    def settle(self) -> None:
+        """Finish the operations of processes that died; wait for one that is moving folders now.
+
+        ``StoreError`` where one cannot be finished: its scopes would be read half.
+        """
+        if not self._root.own_names(lifecycle_plan.JOURNAL) or self._holder == _thread():
+            return
+        try:
+            with self._holding(timeout_ms=0):
+                self._finish_all()
+                return
+        except LockTimeoutError:
+            pass  # somebody is at work
+        if any(each.phase == "moving" for each in journal.pending(self._root)):
+            with self._holding():
+                self._finish_all()
+
+    def _finish_all(self) -> None:
+        """Finish, or undo, every operation in the journal; call it with the lock held."""
+        left: list[Failed] = []
+        journal.sweep(self._root)
+        for operation in journal.pending(self._root):
+            try:
+                left += self._finish_dead(operation)
+            except (StoreError, IndexFaultError, OSError) as error:
+                raise StoreError(
+                    f"{operation.title} was interrupted and cannot be finished: {error}",
+                    hint="put that right and open the folder again; see docs/recovery.md",
+                    path=getattr(error, "path", None),
+                ) from error
+        self.leftovers = tuple(left)
+
+    def _finish_dead(self, operation: Operation) -> Sequence[Failed]:
+        if operation.phase == "elsewhere":
+            if not (self._is_here(operation) or self._is_gone(operation)):
+                return ()  # the next process with that state folder does it
+            self._follow(operation)
+            journal.drop(self._root, operation)
+            return ()
+        if operation.phase == "building" and operation.kind == "migrate":
+            return self._migrated(operation).failed
+        if operation.phase in ("begun", "building"):
+            self._undo_build(operation)
+            journal.drop(self._root, operation)
+            return ()
+        if operation.phase == "trash":
+            return self._clear(operation)
+        if operation.phase == "moving":
+            with self._exclusive:
+                for move in operation.moves:
+                    if self._trees.exists(move.source) and not self._trees.exists(move.target):
+                        self._trees.move(move.source, move.target)
+        return self._finish(operation)
+
+    def _is_here(self, operation: Operation) -> bool:
+        return operation.state == self._own_state()
+
+    def _own_state(self) -> str:
+        """The state folder as the journal names it: "" is the root's own, wherever that lies."""
+        inside = os.path.join(self._root.path, STATE_FOLDER)
+        return "" if self._root.state == inside else os.path.realpath(self._root.state)
+
+    def _is_gone(self, operation: Operation) -> bool:
+        return bool(operation.state) and not os.path.isdir(operation.state)
+
+    # The steps
+
+    @contextmanager
+    def _holding(self, *, timeout_ms: int | None = None) -> Iterator[None]:
+        with self._root.lock(journal.LOCK, timeout_ms=timeout_ms):
+            self._holder = _thread()
+            try:
+                yield
+            finally:
+                self._holder = None
+
+    @contextmanager
+    def _running(
+        self, kind: Kind, scope: Scope, target: Scope | None = None
+    ) -> Iterator[Operation]:
+        """Hold the operations' lock and keep writers of the scopes out.
+
+        An error before anything has changed takes the journal's line back.
+        """
+        with self._holding():
+            self._finish_all()
+            operation = Operation(self._new_op(), kind, scope, target, state=self._own_state())
+            try:
+                journal.write(self._root, operation)
+                self._wait_for_writers(scope, target)
+                yield operation
+            except Exception:
+                self._withdraw(operation)
+                raise
+
+    def _withdraw(self, operation: Operation) -> None:
+        """Take the line back, unless folders have moved: then it stays until it is finished."""
+        for each in journal.pending(self._root):
+            if each.op == operation.op and each.phase in ("begun", "building"):
+                self._undo_build(each)
+                journal.drop(self._root, each)
+
+    def _wait_for_writers(self, *scopes: Scope | None) -> None:
+        for scope in scopes:
+            if scope is not None:
+                for prefix in lifecycle_plan.lock_prefixes(scope):
+                    self._root.wait_for_holders(prefix)
+
+    def _advance(self, operation: Operation, phase: Phase) -> Operation:
+        operation = replace(operation, phase=phase)
+        journal.write(self._root, operation)
+        return operation
+
+    def _carry_out(self, operation: Operation, change: ScopeChange) -> ScopeChange:
+        with self._exclusive:
+            try:
+                operation = self._advance(operation, "moving")
+                for move in operation.moves:
+                    self._trees.move(move.source, move.target)
+            except Exception:
+                self._take_back(operation)
+                raise
+        return replace(change, failed=self._finish(operation))
+
+    def _take_back(self, operation: Operation) -> None:
+        """Undo the moves that happened; one may have happened although it failed (an fsync)."""
+        for move in reversed(operation.moves):
+            if self._trees.exists(move.target) and not self._trees.exists(move.source):
+                self._trees.move(move.target, move.source)
+        self._advance(operation, "building")  # nothing has changed: what is left may be cleared
+
+    def _finish(self, operation: Operation) -> tuple[Failed, ...]:
+        """Everything behind the moves; each step may be repeated. What could not be done."""
+        operation = self._advance(operation, "settling")
+        failed = self._relabelling.run(operation) if operation.kind == "rename" else []
+        failed += self._follow(operation)
+        self._prune(move.source for move in operation.moves)
+        failed += self._clear(self._advance(operation, "trash"))
+        return tuple(failed)
+
+    def _clear(self, operation: Operation) -> list[Failed]:
+        """Remove what nobody sees any more. From here on the name is free for a new scope."""
+        aside = (f"{STATE_FOLDER}/{folder}/{operation.op}" for folder in (TRASH, BUILD))
+        left = [failure for path in aside for failure in self._trees.clear(path)]
+        if not left:
+            self._end(operation)
+        return [Failed(each.path, each.message) for each in left]
+
+    def _end(self, operation: Operation) -> None:
+        """The files are done; where the operation began with another state folder, that is not."""
+        if self._is_here(operation) or operation.kind in ("purge", "migrate"):
+            journal.drop(self._root, operation)
+        else:
+            self._advance(operation, "elsewhere")
+
+    def _follow(self, operation: Operation) -> list[Failed]:
+        """Let every owner of state follow; what one could not do for now."""
+        failed: list[Failed] = []
+        for owner in self._owned():
+            match operation.kind, operation.target:
+                case "delete", _:
+                    left = owner.delete(operation.scope)
+                    failed += [Failed(owner.name, each) for each in left]
+                case "migrate", _:
+                    owner.rename(operation.scope, operation.scope)
+                case "rename", Scope() as new:
+                    owner.rename(operation.scope, new)
+                case "clone", Scope() as new:
+                    owner.clone(operation.scope, new)
+        return failed
+
+    def _prune(self, paths: Iterator[str]) -> None:
+        """Remove folders that held nothing but what has gone: ``group/``, ``sessions/s/vp/``."""
+        for path in paths:
+            parent = path.rpartition("/")[0]
+            while parent and parent != STATE_FOLDER and not _is_read(parent):
+                self._trees.prune(parent)
+                parent = parent.rpartition("/")[0]
+
+    # Plans
+
+    def _removal(self, kind: Kind, op: str, scope: Scope) -> tuple[ScopeChange, tuple[Move, ...]]:
+        """What a deletion, or a purge of what was set aside, takes with it."""
+        found = [*self._places.aside(scope), *self._places.data_aside(scope)]
+        state: tuple[StateChange, ...] = ()
+        if kind == "delete":
+            found = [*self._places.of(scope), *self._places.data(scope), *found]
+            state = self._state_of(scope)
+            self._require(scope, found, state)
+        moves = tuple(
+            Move(place.path, f"{STATE_FOLDER}/{TRASH}/{op}/{number}")
+            for number, place in enumerate(found)
+        )
+        files = tuple(self._file(path) for place in found for path in self._trees.walk(place.path))
+        kept = self._links(found)
+        change = ScopeChange(kind, scope.text, files=files, state=state, kept=kept, dry_run=not op)
+        return change, moves
+
+    def _transfer(self, kind: Kind, old: Scope, new: Scope, *, dry_run: bool) -> ScopeChange:
+        check_target(old, new)
+        if dry_run:
+            return self._transfer_plan(kind, "", old, new)[0]
+        with self._running(kind, old, new) as operation:
+            change, moves = self._transfer_plan(kind, operation.op, old, new)
+            operation = replace(operation, moves=moves)
+            if kind == "clone":
+                operation = self._advance(operation, "building")
+                self._build(operation, change)
+            return self._carry_out(operation, change)
+
+    def _transfer_plan(
+        self, kind: Kind, op: str, old: Scope, new: Scope
+    ) -> tuple[ScopeChange, tuple[Move, ...]]:
+        """What goes to the new name, by a move or by a copy."""
+        found = [*self._places.of(old), *self._places.data(old)]
+        state = self._state_of(old, cloned=kind == "clone")
+        self._require(old, found, state)
+        self._check_free_name(old, new, found)
+        if kind == "rename":
+            found += [*self._places.aside(old), *self._places.data_aside(old)]
+        moves: list[Move] = []
+        files: list[FileChange] = []
+        kept = list(self._links(found))
+        for number, place in enumerate(found):
+            target = target_of(place, new)
+            twin = next(
+                (other for other in found[:number] if target_of(other, new) == target), None
+            )
+            if twin is not None:
+                raise StoreError(
+                    f"{twin.path} and {place.path} are one scope in two Unicode forms",
+                    path=place.path,
+                    hint="move the files of one into the other first",
+                )
+            changes = [
+                self._file(path, target + path[len(place.path) :])
+                for path in self._places.files(place.path)
+            ]
+            if kind == "clone" and not changes:
+                kept.append(f"{place.path}: empty, not copied")
+                continue
+            aside = f"{STATE_FOLDER}/{BUILD}/{op}/{number}"
+            moves.append(Move(aside if kind == "clone" else place.path, target))
+            files += changes
+        change = ScopeChange(
+            kind, old.text, new.text, tuple(files), state, tuple(kept), dry_run=not op
+        )
+        return change, tuple(moves)
+
+    def _file(self, path: str, to: str = "") -> FileChange:
+        seen = self._trees.seen(path)
+        return FileChange(path, to, seen.size_bytes, seen.sha256)
+
+    def _state_of(self, scope: Scope, *, cloned: bool = False) -> tuple[StateChange, ...]:
+        return tuple(
+            StateChange(owner.name, what)
+            for owner in self._owned()
+            if owner.is_cloned or not cloned
+            for what in owner.list(scope)
+        )
+
+    def _links(self, found: Sequence[Place]) -> tuple[str, ...]:
+        return tuple(
+            f"{place.path} is a link: what it leads to stays"
+            for place in found
+            if self._trees.exists(place.path) and self._trees.seen(place.path).kind == "link"
+        )
+
+    @staticmethod
+    def _require(scope: Scope, found: Sequence[Place], state: Sequence[StateChange]) -> None:
+        if not found and not state:
+            raise NotFoundError(f"there is no {scope}", hint="h2ams scope list shows what there is")
+
+    def _check_free_name(self, old: Scope, new: Scope, found: Sequence[Place]) -> None:
+        """``ScopeError`` where ``new``, or a twin of it, is there, or something is left of it."""
+        taken = [*self._places.of(new), *self._places.data(new)]
+        if taken:
+            raise ScopeError(f"{new}: {taken[0].path} exists", hint="name one that does not")
+        wanted = {new, *(lifecycle_plan.renamed(each, old, new) for each in _scopes(found))}
+        for scope in sorted(wanted):
+            on_disk.check_creatable(self._root, scope)
+        state = self._state_of(new)
+        if state:
+            raise ScopeError(
+                f"{new}: {state[0].owner} still holds {state[0].what}",
+                hint=f"h2ams scope delete {new} clears what is left of it",
+            )
+
+    # Cloning
+
+    def _build(self, operation: Operation, change: ScopeChange) -> None:
+        """Copy every file to its place aside and compare; scope lines get the new name."""
+        asides = {move.target: move.source for move in operation.moves}
+        for each in change.files:
+            top = next(to for to in asides if each.to == to or each.to.startswith(f"{to}/"))
+            aside = asides[top] + each.to[len(top) :]
+            data = self._relabelled(each, operation)
+            self._trees.copy(each.path, aside, data)
+            if data is None and self._trees.seen(aside).sha256 != each.sha256:
+                raise StoreError(
+                    f"{each.path} changed while it was copied: nothing was cloned",
+                    path=each.path,
+                    hint="try again",
+                )
+
+    def _relabelled(self, each: FileChange, operation: Operation) -> bytes | None:
+        """The bytes of a copy where they differ from those of the original."""
+        found = self._root.read(each.path) if has_scope_lines(each.path) else None
+        if found is None or found.sha256 != each.sha256 or operation.target is None:
+            return None  # where it changed meanwhile, the comparison finds it
+        changed = relabel.with_scope_lines(
+            found.data, operation.scope, operation.target, self._settings
+        )
+        return None if changed == found.data else changed
+
+    def _undo_build(self, operation: Operation) -> None:
+        self._trees.prune(f"{STATE_FOLDER}/{TRASH}/{operation.op}")  # taken back: it is empty
+        left = self._trees.clear(f"{STATE_FOLDER}/{BUILD}/{operation.op}")
+        if left:
+            raise StoreError(f"cannot remove {left[0].path}: {left[0].message}", path=left[0].path)
+
+    # Migration
+
+    def _migrated(self, operation: Operation) -> ScopeChange:
+        """Run a migration, or run it again; what it could not do is told, and nothing is lost."""
+        change = self._migration.run(operation)
+        self._follow(operation)
+        self._prune(each.path for each in change.files if each.path.startswith(_DATA_HOLDERS))
+        for family in HISTORICAL:
+            self._trees.prune(family)
+        self._end(operation)
+        return change
+
+
+def _scopes(found: Sequence[Place]) -> list[Scope]:
+    return moved_scopes(place for place in found if f"{place.parts[0]}/" not in _DATA_HOLDERS)
+
+
+def _is_read(folder: str) -> bool:
+    """Whether a folder stands for something itself: a scope, or a plain folder of a person."""
+    if f"{folder}/".startswith((f"{STATE_FOLDER}/", *_DATA_HOLDERS)):
+        return False
+    place = layout.place_of(folder)
+    return place is None or place.scope is not None
+
+
+def _thread() -> int:
+    return threading.get_ident()
