@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from h2ams import sqlite
 from h2ams.errors import RootError, UnsafePathError
 from h2ams.files import Root
+from h2ams.index import vector_sync
 from h2ams.index.plan import Found, Known, Plan, plan_sync
 from h2ams.index.scan import Scan, found_file, is_racy, no_collections, scan
 from h2ams.index.schema import Index
@@ -132,7 +133,7 @@ class Syncer:
                 self._refuse_sudden_emptiness(seen)
                 self.folder_problems = tuple(seen.problems)
             report = self._run(seen, targets, frozenset(trusted))
-            self._keep_vectors()
+            vector_sync.keep(self.index, self.vectors)
         self.index.made_new = self.index.made_new and bool(targets)
         return replace(report, elapsed_ms=(time.perf_counter() - started) * 1000)
 
@@ -290,7 +291,7 @@ class Syncer:
                 writer = Writer(connection)
                 clock = Clock(self.clock_ns(), trusted)
                 applier = Applier(self.root, connection, writer, self.settings, self.count, clock)
-                with self._vectors_follow(connection, batch):
+                with vector_sync.around(connection, self.vectors, batch):
                     self._apply_batch(applier, batch, connection)
                     writer.flush()
                 if number == len(batches) - 1:
@@ -304,29 +305,6 @@ class Syncer:
                 problems=report.problems + _told(applier.tally.problems, seen),
             )
         return report
-
-    def _vectors_follow(
-        self, connection: sqlite.Connection, batch: Plan
-    ) -> contextlib.AbstractContextManager[None]:
-        """Around the writing of ``batch``: its scopes' vectors are brought up to date behind it."""
-        if not self._has_vectors(connection):
-            return contextlib.nullcontext()
-        from h2ams.index.vectors import following
-
-        names = {each.scope for each in (*batch.gone, *batch.unseen)}
-        return following(connection, self.vectors, names | {each.scope for each in batch.read})
-
-    def _has_vectors(self, connection: sqlite.Connection) -> bool:
-        """Whether there are vectors or should be: else nothing about them is even imported."""
-        made = "SELECT 1 FROM meta WHERE key = 'vectors'"
-        return self.vectors is not None or bool(sqlite.value(connection, made))
-
-    def _keep_vectors(self) -> None:
-        with self.index.lock:
-            if self._has_vectors(self.index.connection):
-                from h2ams.index.vectors import keep
-
-                keep(self.index, self.vectors)
 
     def _apply_batch(self, applier: Applier, plan: Plan, connection: sqlite.Connection) -> None:
         """Apply one batch, group by group. What is gone is found by reading it: it is not there."""
@@ -364,7 +342,7 @@ class Syncer:
         """Sync what changed in ``scopes`` (None: everything); ``expected`` are scopes that may
         exist on the disk without being known yet. Costs one stat per known file and folder."""
         if self.vectors is not None and not self.index.made_new:
-            self._keep_vectors()
+            vector_sync.keep(self.index, self.vectors)
         if self.settled is not None and not self.index.made_new and self.settled():
             return SyncReport()
         if scopes is None or self.index.made_new:
