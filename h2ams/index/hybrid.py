@@ -10,15 +10,24 @@ that are not in Latin letters: the vectors know little of other scripts.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
 from h2ams import sqlite
 from h2ams.index.encoder import Question
 from h2ams.index.lookup import Area, Lookup, area_of, match_of
 from h2ams.index.score import DIGITS, idf, total
-from h2ams.index.search import Filters, Found, Searcher, Wanted
+from h2ams.index.search import (
+    RECORD_COLUMNS,
+    RECORD_TABLES,
+    Filters,
+    Found,
+    Searcher,
+    Wanted,
+)
 from h2ams.index.vectors import Vectors
-from h2ams.memory.record import Hit
+from h2ams.memory.record import Hit, Record
 from h2ams.memory.scope import parse_scope
 from h2ams.text.words import Query
 
@@ -46,7 +55,7 @@ def search(
     found = searcher.search(query, wanted=Wanted(max(wanted.limit, DEPTH)), filters=filters)
     best = found.hits[0].score if found.hits else 1.0
     weight *= vectors.encoder.trust
-    area = area_of(searcher.connection, searcher.gate, searcher.named(filters.scopes))
+    area = _area(searcher, filters.scopes)
     question = Question(text, _weighted(Lookup(searcher.connection, area), query))
     hits = _joined(searcher, vectors, question, area, found.hits, weight * best, filters)
     hits.sort(key=lambda hit: _place(searcher, hit))
@@ -92,10 +101,42 @@ def _joined(
         likeness.pop(rowid, None)
     least = searcher.settings.semantic_floor
     near = {rowid: cosine for rowid, cosine in likeness.items() if cosine >= least}
-    for rowid, record in searcher.admitted(near, filters).items():
+    for rowid, record in _records(searcher, near, filters).items():
         terms = {"semantic": round(unit * near[rowid], DIGITS)}
         hits.append(Hit(record, total(terms), terms))
     return hits
+
+
+def _area(searcher: Searcher, globs: Sequence[str]) -> Area:
+    """The readable scopes, narrowed to those that ``globs`` name where there are globs."""
+    whole = area_of(searcher.connection, searcher.gate)
+    if not globs:
+        return whole
+    named = [name for name in whole.names if any(fnmatchcase(name, glob) for glob in globs)]
+    return area_of(searcher.connection, searcher.gate, named)
+
+
+def _records(searcher: Searcher, rowids: Iterable[int], filters: Filters) -> dict[int, Record]:
+    """Records of those of ``rowids``, which are readable, that ``filters`` let through."""
+    rows = sqlite.rows(
+        searcher.connection,
+        f"SELECT {RECORD_COLUMNS} FROM {RECORD_TABLES} WHERE m.rowid IN carray(?)",
+        (sqlite.integers(rowids),),
+    )
+    found = {row[-1]: searcher.record(row) for row in rows}
+    return {rowid: record for rowid, record in found.items() if _admitted(record, filters)}
+
+
+def _admitted(record: Record, filters: Filters) -> bool:
+    if filters.kinds and record.kind not in filters.kinds:
+        return False
+    wanted = {tag.casefold() for tag in filters.tags}
+    if wanted and not wanted & {tag.casefold() for tag in record.tags}:
+        return False
+    moment = record.updated_at or record.created_at or ""
+    if filters.after and moment < filters.after:
+        return False
+    return not filters.before or (bool(moment) and moment < filters.before)
 
 
 def _weighted(lookup: Lookup, query: Query) -> tuple[tuple[str, float], ...]:

@@ -352,19 +352,6 @@ class Searcher:
         scored.sort(key=lambda item: item[0])
         return [item for _, item in scored]
 
-    # -- for the semantic side -------------------------------------------------------------------
-
-    def named(self, globs: Sequence[str]) -> tuple[str, ...] | None:
-        """The readable scopes that ``globs`` name; None where there are no globs: all."""
-        return self._only(globs)
-
-    def admitted(self, rowids: Iterable[int], filters: Filters) -> dict[int, Record]:
-        """Records of those of ``rowids``, which are readable, that ``filters`` let through."""
-        kept = dict.fromkeys(rowids, 0)
-        if filters.on_rows and kept:
-            kept = self._filtered(kept, filters)
-        return self._records(list(kept))
-
     # -- rows ------------------------------------------------------------------------------------
 
     def _filtered(self, masks: dict[int, int], filters: Filters) -> dict[int, int]:
