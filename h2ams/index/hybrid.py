@@ -58,10 +58,10 @@ def search(
     area = _area(searcher, filters.scopes)
     question = Question(text, _weighted(Lookup(searcher.connection, area), query))
     hits = _joined(searcher, vectors, question, area, found.hits, weight * best, filters)
-    hits.sort(key=lambda hit: _place(searcher, hit))
-    taken = {hit.record.address for hit in hits}
+    hits.sort(key=lambda each: _place(searcher, *each))
+    taken = {hit.record.address for _, hit in hits}
     below = tuple(address for address in found.below_gate if address not in taken)
-    return cut(found._replace(hits=tuple(hits), below_gate=below), wanted)
+    return cut(found._replace(hits=tuple(hit for _, hit in hits), below_gate=below), wanted)
 
 
 def is_latin(text: str) -> bool:
@@ -79,31 +79,36 @@ def _joined(
     lexical: tuple[Hit, ...],
     unit: float,
     filters: Filters,
-) -> list[Hit]:
-    """Lexical hits with their semantic part, and those that only the vectors find."""
+) -> list[tuple[bool, Hit]]:
+    """Lexical hits with their semantic part, and those that only the vectors find.
+
+    The flag: only what stands around the segment was found, and it is not like the question itself.
+    """
     connection = searcher.connection
     rowids = _rowids(connection, lexical)
     scanned = area.segments <= searcher.settings.semantic_segments_count
     best = DEPTH if scanned else 0
     looked_at = [rowids[hit.record.address] for hit in lexical[:DEPTH]]
     likeness = vectors.likeness(connection, question, area.ranges, looked_at, best)
+    least = searcher.settings.semantic_floor
     hits = []
     for place, hit in enumerate(lexical):
         rowid = rowids[hit.record.address]
-        part = round(unit * max(0.0, likeness.get(rowid, 0.0)), DIGITS)
+        cosine = likeness.pop(rowid, 0.0)
+        part = round(unit * max(0.0, cosine), DIGITS)
+        around = getattr(hit, "through", "direct") == "neighbour"
         if place < DEPTH:
             terms = {**hit.terms, "semantic": part}
-            hits.append(replace(hit, score=total(terms), terms=terms))
-        elif part > hit.score:
-            continue  # it counts as what it would be if fewer were wanted: semantic alone
+            hit = replace(hit, score=total(terms), terms=terms)
+            hits.append((around and cosine < least, hit))
+        elif part > hit.score and cosine >= least:
+            likeness[rowid] = cosine  # as if fewer were wanted: semantic alone
         else:
-            hits.append(hit)
-        likeness.pop(rowid, None)
-    least = searcher.settings.semantic_floor
+            hits.append((around, hit))
     near = {rowid: cosine for rowid, cosine in likeness.items() if cosine >= least}
     for rowid, record in _records(searcher, near, filters).items():
         terms = {"semantic": round(unit * near[rowid], DIGITS)}
-        hits.append(Hit(record, total(terms), terms))
+        hits.append((False, Hit(record, total(terms), terms)))
     return hits
 
 
@@ -160,10 +165,10 @@ def _rowids(connection: sqlite.Connection, hits: tuple[Hit, ...]) -> dict[str, i
     return {f"{scope}#{id}": rowid for scope, id, rowid in rows}
 
 
-def _place(searcher: Searcher, hit: Hit) -> tuple[float, int, str, str]:
+def _place(searcher: Searcher, around: bool, hit: Hit) -> tuple[bool, float, int, str, str]:
     """Order of hits: by score, ties by closeness and address, as in a lexical search."""
     scope = parse_scope(hit.record.scope)
-    return (-hit.score, searcher.gate.closeness(scope), scope.text, hit.record.id)
+    return (around, -hit.score, searcher.gate.closeness(scope), scope.text, hit.record.id)
 
 
 def cut(found: Found, wanted: Wanted) -> Found:
