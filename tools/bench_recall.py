@@ -135,24 +135,32 @@ def _day_after(turns: Iterable[Turn]) -> datetime:
 class PlainFts5:
     """FTS5 as people use it: porter, its own bm25, one table a scope, the words OR-ed.
 
-    ``match="and"`` is what FTS5 makes of a bare list of words.
+    ``match="and"`` is what FTS5 makes of a bare list of words. ``context`` adds columns of lower
+    weight: speaker, date in words, the turns before and behind in the session.
     """
 
-    def __init__(self, match: str = "or") -> None:
+    def __init__(self, match: str = "or", *, context: bool = False) -> None:
         self.joint = " OR " if match == "or" else " "
+        self.weights = (1.0, 0.5, 0.5, 0.5, 0.25) if context else (1.0,)
         self.connection = apsw.Connection(":memory:")
         self._tables: dict[str, str] = {}
 
     def index(self, turns: Sequence[Turn]) -> None:
-        for turn in turns:
+        names = ("text", "speaker", "day", "before", "behind")[: len(self.weights)]
+        for place, turn in enumerate(turns):
             table = self._tables.get(turn.scope)
             if table is None:
                 table = self._tables[turn.scope] = f"t{len(self._tables)}"
                 self.connection.execute(
-                    f"CREATE VIRTUAL TABLE {table} USING fts5(id UNINDEXED, text,"
+                    f"CREATE VIRTUAL TABLE {table} USING fts5(id UNINDEXED, {', '.join(names)},"
                     " tokenize = 'porter unicode61')"
                 )
-            self.connection.execute(f"INSERT INTO {table} VALUES (?, ?)", (turn.id, turn.text))
+            day = f"{datetime.fromisoformat(turn.time):%A %d %B %Y}" if turn.time else ""
+            speaker = str(turn.tags.get("speaker", ""))
+            near = [_beside(turns, place, step) for step in (-1, 1)]
+            row = (turn.text, speaker, day, *near)[: len(self.weights)]
+            marks = ", ".join("?" * (1 + len(row)))
+            self.connection.execute(f"INSERT INTO {table} VALUES ({marks})", (turn.id, *row))
 
     def query(self, text: str, scope: str, k: int) -> list[str]:
         words = dict.fromkeys(re.findall(r"\w+", text.lower()))
@@ -163,9 +171,20 @@ class PlainFts5:
             return []
         table = self._tables[scope]
         rows = self.connection.execute(
-            f"SELECT id FROM {table} WHERE {table} MATCH ? ORDER BY rank LIMIT ?", (match, k)
+            f"SELECT id FROM {table} WHERE {table} MATCH ?"
+            f" ORDER BY bm25({table}, 0, {', '.join(map(str, self.weights))}) LIMIT ?",
+            (match, k),
         )
         return [id for (id,) in rows]
+
+
+def _beside(turns: Sequence[Turn], place: int, step: int) -> str:
+    """The text of the turn so many places on, in the same session; empty where there is none."""
+    if not 0 <= place + step < len(turns):
+        return ""
+    here, there = turns[place], turns[place + step]
+    same = here.scope == there.scope and here.tags.get("session") == there.tags.get("session")
+    return there.text if same else ""
 
 
 class Newest:
@@ -187,6 +206,8 @@ def baseline(name: str) -> Searching:
         return PlainFts5()
     if name == "fts5-and":
         return PlainFts5("and")
+    if name == "fts5-context":
+        return PlainFts5(context=True)
     return Newest()
 
 
@@ -327,7 +348,10 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument(
-        "--baseline", action="append", default=[], choices=["fts5", "fts5-and", "newest"]
+        "--baseline",
+        action="append",
+        default=[],
+        choices=["fts5", "fts5-and", "fts5-context", "newest"],
     )
     parser.add_argument("--engine", action="append", default=[], metavar="MODULE:CLASS")
     parser.add_argument("--only", action="store_true", help="leave h2ams itself out")
