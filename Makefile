@@ -8,7 +8,7 @@ DEMO_STATE := $(CURDIR)/build/demo-state
 PYTEST := $(BIN)/python -m pytest
 WORKERS ?= auto
 
-.PHONY: help demo test test-long check bench soak fuzz clean
+.PHONY: help demo test test-long check bench bench-recall soak fuzz clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/ -/'
@@ -41,6 +41,8 @@ soak: $(STAMP) ## SECONDS=60 PROCESSES=8 KILLS=1000: processes crossed and kille
 
 fuzz: $(STAMP) ## SECONDS=60: random files, queries, ids, state files, settings, command lines
 	$(BIN)/python tools/fuzz.py --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0)
+bench-recall: $(STAMP) ## retrieval quality on the shipped questions, lexical and semantic, beside plain FTS5
+	$(BIN)/python tools/bench_recall.py --semantic --baseline fts5
 
 clean: ## remove what the build made
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -161,8 +161,10 @@ def _read_config(path: str) -> dict[str, int | float | str]:
         raise ConfigError(f"{path}: {error}", path=path, hint="see docs/settings.md") from error
     found: dict[str, int | float | str] = {}
     for name, value in values.items():
-        if not isinstance(value, int | float | str) or isinstance(value, bool):
-            raise ConfigError(f"{path}: {name} must be a number or text", path=path)
+        switch = isinstance(getattr(DEFAULTS, name, None), bool)
+        if not isinstance(value, int | float | str) or (isinstance(value, bool) and not switch):
+            must = "true or false" if switch else "a number or text"
+            raise ConfigError(f"{path}: {name} must be {must}", path=path)
         try:
             found[name] = parse_setting(name, str(value))
         except ConfigError as error:

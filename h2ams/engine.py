@@ -116,7 +116,7 @@ class Memory(Parts):
     ) -> Recall:
         parsed = parse_query(query, max_chars=self.settings.query_chars)
         searcher = Searcher(connection, gate, self.settings, today=self._today())
-        found = searcher.search(parsed, wanted=wanted, filters=filters)
+        found = self._search(searcher, query, parsed, wanted, filters)
         degraded = [*self._degraded(), *stale]
         if found.cut_short:
             most = f"{self.settings.substring_segments_count} segments"
@@ -453,7 +453,7 @@ class Memory(Parts):
             self._syncer.refuse_sudden_emptiness()
             if self._index.is_new():  # there was none: nothing that could differ
                 self._syncer.sync()
-            return verify(self._root, self._index, self.settings)
+            return verify(self._root, self._index, self.settings, self._vectors)
 
     @healing
     def status(self, *, access: Access | None = None) -> Status:
@@ -488,7 +488,7 @@ class Memory(Parts):
         self._owner_only(access, "doctor")
         seen = self._syncer.sync()
         with self._index.lock:
-            checked = verify(self._root, self._index, self.settings)
+            checked = verify(self._root, self._index, self.settings, self._vectors)
             with self._index.reading() as connection:
                 problems = [
                     *seen.problems,

@@ -37,12 +37,15 @@ from h2ams.memory.scope import Scope
 from h2ams.settings import Settings
 
 if TYPE_CHECKING:
+    from h2ams.index.search import Filters, Found, Searcher, Wanted
+    from h2ams.index.vectors import Vectors
     from h2ams.memory.lifecycle import Lifecycle
     from h2ams.memory.lifecycle_plan import OwnedState
     from h2ams.memory.store import Store
     from h2ams.models.request import Model
     from h2ams.stacks.compress import AttemptRecord, Compressor
     from h2ams.stacks.workflow import Workflow
+    from h2ams.text.words import Query
     from h2ams.threads.context_engine import ContextEngine
     from h2ams.tokens import TokenCounter
     from h2ams.upkeep.dreams import Dreams
@@ -165,9 +168,36 @@ class Parts:
             may_move=lambda: os.path.isdir(root.path),  # a root that is gone is an error
             on_loss=root.require_content,
         )
-        self._syncer = Syncer(root, self._index, settings, count=self._count)
+        self._vectors = self._semantic_side()
+        self._syncer = Syncer(root, self._index, settings, count=self._count, vectors=self._vectors)
         self._guard = Guard(self._index, self._syncer)
         self._settle()
+
+    def _semantic_side(self) -> Vectors | None:
+        """The vectors where the settings want them; a note where they cannot be had."""
+        if not self.settings.semantic:
+            return None
+        from h2ams.index import encoder, transformer
+        from h2ams.index.vectors import Vectors
+
+        small = self.settings.semantic_encoder == "transformer"
+        chosen = transformer if small else encoder
+        reason = chosen.missing()
+        if not reason:
+            return Vectors(transformer.Transformer() if small else encoder.Encoder())
+        text = f"semantic is on, but recall is by words alone ({reason}): {chosen.HINT}"
+        self._notes.append(Degraded("semantic-missing", text))
+        return None
+
+    def _search(
+        self, searcher: Searcher, text: str, query: Query, wanted: Wanted, filters: Filters
+    ) -> Found:
+        """By words, and by vectors too where the semantic side is on."""
+        if self._vectors is None:
+            return searcher.search(query, wanted=wanted, filters=filters)
+        from h2ams.index import hybrid
+
+        return hybrid.search(searcher, self._vectors, text, query, wanted=wanted, filters=filters)
 
     # -- opening and closing ---------------------------------------------------------------------
 

@@ -24,7 +24,11 @@ KINDS = (
     "project-convention",
 )  # docs/format.md, "Values"
 
-_CHOICES = {"dream_secrets": ("redact", "refuse"), "dream_instructions": ("refuse", "quote")}
+_CHOICES = {
+    "dream_secrets": ("redact", "refuse"),
+    "dream_instructions": ("refuse", "quote"),
+    "semantic_encoder": ("static", "transformer"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,13 @@ class Settings:
     gate_share: float = 0.05  # a single word in more of the segments than this is weak
     rerank_count: int = 64  # candidates whose text is looked at; see index/search.py
     substring_segments_count: int = 20_000  # read by the last resort of the relaxed reading
+
+    # Semantic side of recall: needs h2ams[semantic]; docs/decisions/0022.
+    semantic: bool = False
+    semantic_encoder: str = "static"  # or "transformer": better, English, 7 ms a text
+    weight_semantic: float = 1.0  # of a cosine, in units of the best lexical score
+    semantic_floor: float = 0.2  # least cosine of a segment that shares no word with the question
+    semantic_segments_count: int = 50_000  # readable ones; above, only lexical hits are looked at
 
     # Active Memory Set.
     budget_tokens: int = 6_000  # with no budget given: min(this, share of the window)
@@ -120,7 +131,10 @@ class Settings:
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
-            if isinstance(value, bool) or not isinstance(value, int | float | str):
+            if isinstance(each.default, bool):
+                if not isinstance(value, bool):
+                    raise ConfigError(f"setting {each.name}: not true or false: {value!r}")
+            elif isinstance(value, bool) or not isinstance(value, int | float | str):
                 raise ConfigError(f"setting {each.name}: not a number or text: {value!r}")
             if isinstance(value, str):
                 if not value:
@@ -145,11 +159,22 @@ def parse_setting(name: str, text: str) -> int | float | str:
         raise ConfigError(f"unknown setting {name!r}", hint="h2ams config lists them all")
     if isinstance(default, str):
         return text
+    if isinstance(default, bool):
+        return _parse_switch(name, text)
     try:
         return int(text.replace("_", "")) if isinstance(default, int) else float(text)
     except ValueError:
         kind = "a whole number" if isinstance(default, int) else "a number"
         raise ConfigError(f"setting {name}: {text!r} is not {kind}") from None
+
+
+def _parse_switch(name: str, text: str) -> bool:
+    said = text.strip().casefold()
+    if said in ("true", "1", "yes", "on"):
+        return True
+    if said in ("false", "0", "no", "off"):
+        return False
+    raise ConfigError(f"setting {name}: {text!r} is not true or false")
 
 
 def setting_names() -> tuple[str, ...]:

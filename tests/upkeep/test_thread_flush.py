@@ -84,7 +84,7 @@ def test_a_flush_writes_no_scope_but_those_of_its_own_session(tmp_path: Path) ->
         stated = "The staging server listens on port 8123."
         scopes = ("global", "sessions/other", "sessions/s1", "vp/bob", "sessions/s1/vp/bob")
         text = ",".join(operation % (scope, stated) for scope in scopes)
-        return Completion('{"operations": [%s]}' % text)
+        return Completion(f'{{"operations": [{text}]}}')
 
     with Memory.open(tmp_path) as memory:
         flush = ThreadFlush(
