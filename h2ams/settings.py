@@ -54,8 +54,8 @@ class Settings:
     weight_asking: float = 0.2  # share taken from a segment that only asks
     weight_time: float = 0.4  # share added to one that tells a time, if a time is asked for
     weight_self: float = 0.2  # share added to one in the first person, if its tag is asked for
-    weight_exact: float = 0.25  # shares of a word's weight: the very form, not only its stem
-    weight_phrase: float = 0.5  # words next to each other as asked
+    weight_exact: float = 0.1  # shares of a word's weight: the very form, not only its stem
+    weight_phrase: float = 0.25  # words next to each other as asked
     weight_closeness: float = 0.3  # at most, for the closest scope
     weight_recency: float = 0.2  # at most, for text of today
     half_life_days: float = 90.0
