@@ -155,6 +155,35 @@ class Lookup:
         found = sqlite.rows(self.connection, f"SELECT f.rowid {clause}", (*bindings, match))
         return [row[0] for row in found]
 
+    def rows_up_to(self, match: str, most: int) -> list[int] | None:
+        """The rows that ``match``, or None where they are more than ``most``."""
+        if not self.area.ranges:
+            return []
+        if len(self.area.ranges) > _MANY_RANGES:
+            few = self._few_rows(match)
+            if few is not None:
+                return few if len(few) <= most else None
+        clause, bindings = self._source
+        found = sqlite.rows(
+            self.connection,
+            f"SELECT f.rowid {clause} LIMIT ?",
+            (*bindings, match, most + 1),
+        )
+        return [row[0] for row in found] if len(found) <= most else None
+
+    def among(self, match: str, rowids: Iterable[int]) -> list[int]:
+        """Those of ``rowids``, all of the area, that ``match``: read past, not fetched, are others.
+
+        The plus keeps SQLite from looking each of them up by itself.
+        """
+        clause, bindings = self._source
+        found = sqlite.rows(
+            self.connection,
+            f"SELECT f.rowid {clause} AND +f.rowid IN carray(?)",
+            (*bindings, match, sqlite.integers(rowids)),
+        )
+        return [row[0] for row in found]
+
     def _few_rows(self, match: str) -> list[int] | None:
         """All rows of a rare word, filtered; None where the word is not rare."""
         limit = _ROWS_PER_RANGE * len(self.area.ranges)

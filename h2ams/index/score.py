@@ -125,6 +125,11 @@ class Statistics:
         """What the kind of statement makes of a score, whoever speaks."""
         return self._cues[cue & 7]
 
+    def greatest_factor(self) -> float:
+        """What closeness, recency and kind of statement can make of a score at most."""
+        scale = 1 + self.settings.weight_closeness + self.settings.weight_recency
+        return scale * max(self._cues)
+
     def _cue_factor(self, cue: int, of_speaker: bool) -> float:
         factor = 1.0
         if cue & ASKS:

@@ -43,6 +43,7 @@ STEPS = (
 ANSWERED = 0.9  # in place of the first: the segment before only asks, so this one answers
 NEAR_SHARE = 0.4  # of a word's weight in the first pass, for a word in the same or the next group
 GROUP_BITS = 2  # places looked at together in the first pass
+COMMON_ROWS = 4_096  # a word in more of the authorised rows is common: see _Reading
 LONG_SPAN_DAYS = 62  # a longer one says too little to be looked up
 
 RECORD_COLUMNS = (
@@ -107,15 +108,29 @@ class _Candidate(NamedTuple):
 class _Reading(NamedTuple):
     """One way of reading the query: its terms and the rows of the term at a place.
 
+    ``few`` gives the rows of a term, or None where it is *common*. Common words count in the
+    segments that have them, not in those around, and are no reason to list what the gate holds
+    back: so the rows that have nothing else need not be fetched if enough better ones are there.
     ``related``: the rows of other words with the term's root, for a term that few rows have.
     """
 
     terms: tuple[Term, ...]
     rows: Callable[[int], list[int]]
+    few: Callable[[int], list[int] | None]
     related: Callable[[int], list[int]] | None = None
     relaxed: bool = True
     inside_words: bool = False
     asks_time: bool = False
+
+
+class _Held(NamedTuple):
+    """How many rows hold each term, what it weighs, the mask of the common ones, and the rows of
+    the others with their masks."""
+
+    counts: tuple[int, ...]
+    weights: tuple[float, ...]
+    common: int
+    masks: dict[int, int]
 
 
 class _Scored(NamedTuple):
@@ -143,6 +158,7 @@ class _Field(NamedTuple):
     statistics: Statistics
     blocks: dict[int, memoryview]
     strong: int
+    common: int
     near: dict[int, int]
     bases: _Bases
 
@@ -164,6 +180,7 @@ class Searcher:
         self.gate = gate
         self.settings = settings
         self.today = today
+        self.prunes = True  # off: every row is looked at; the result is the same
         self._scopes: dict[int, Scope] = {}
 
     def search(self, query: Query, *, wanted: Wanted, filters: Filters) -> Found:
@@ -235,29 +252,42 @@ class Searcher:
                     cache[place] = lookup.on_days(*dates[place - len(terms)][1:])
             return cache[place]
 
+        def few(place: int) -> list[int] | None:
+            if place < len(terms) and place not in cache:
+                found = lookup.rows_up_to(match_of(terms[place]), COMMON_ROWS)
+                if found is None:
+                    return None
+                cache[place] = found
+            return plain(place)
+
         def related(place: int) -> list[int]:
-            if len(plain(place)) > most or self.settings.weight_related == 0:
+            found = few(place)
+            if found is None or len(found) > most or self.settings.weight_related == 0:
                 return []
             tokens = roots_of(asked[place])
             return lookup.rows(match_of_any(tokens)) if tokens else []
 
         when = asks_time(query.text)
-        yield _Reading(asked, plain, related, relaxed=False, asks_time=when)
-        yield _Reading(asked, plain, related, asks_time=when)
+        yield _Reading(asked, plain, few, related, relaxed=False, asks_time=when)
+        yield _Reading(asked, plain, few, related, asks_time=when)
         prefixes = tuple(_as_prefix(term) for term in terms if _may_be_prefix(term))
         if prefixes:
-            yield _Reading(prefixes, lambda place: lookup.rows(match_of(prefixes[place])))
+
+            def beginning(place: int) -> list[int]:
+                return lookup.rows(match_of(prefixes[place]))
+
+            yield _Reading(prefixes, beginning, beginning)
         pieces = tuple(
             Term(text=piece, kind="word", tokens=(piece,), exact=None)
             for piece in query.fragments[: self.settings.query_terms_count]
         )
         if pieces:
-            most = self.settings.substring_segments_count
-            yield _Reading(
-                pieces,
-                lambda place: lookup.containing(pieces[place].tokens[0], most)[0],
-                inside_words=True,
-            )
+            limit = self.settings.substring_segments_count
+
+            def containing(place: int) -> list[int]:
+                return lookup.containing(pieces[place].tokens[0], limit)[0]
+
+            yield _Reading(pieces, containing, containing, inside_words=True)
 
     def _dates(self, query: Query) -> tuple[tuple[Term, int, int], ...]:
         """Days that the question names, as terms with their first and last day."""
@@ -272,22 +302,26 @@ class Searcher:
     def _ranked(
         self, reading: _Reading, area: Area, lookup: Lookup, filters: Filters, wanted: Wanted
     ) -> Found:
-        masks, holding, weights = self._matches(reading, area)
-        if not masks:
-            return Found()
+        held = self._held(reading, area, lookup)
+        if not any(held.counts) and not (reading.relaxed and held.masks):
+            return Found()  # related words alone are a guess
         statistics = Statistics(
-            Question(reading.terms, weights, reading.asks_time, reading.inside_words),
+            Question(reading.terms, held.weights, reading.asks_time, reading.inside_words),
             area.average_length or 1.0,
             self.today,
             self.settings,
         )
-        strong = (
-            -1 if reading.relaxed else self._strong_terms(reading.terms, holding, area.segments)
-        )
-        blocks = stats(self.connection, masks)
-        field = _Field(masks, statistics, blocks, strong, {}, _Bases())
-        kept = self._filtered(masks, filters) if filters.on_rows else masks
-        candidates, weak = self._first_pass(field, kept)
+        strong = -1
+        if not reading.relaxed:
+            strong = self._strong_terms(reading.terms, held.counts, area.segments)
+        for complete in self._stages(held, wanted):
+            masks = self._with_common(held, reading, lookup, complete)
+            blocks = stats(self.connection, masks)
+            field = _Field(masks, statistics, blocks, strong, held.common, {}, _Bases())
+            kept = self._filtered(masks, filters) if filters.on_rows else masks
+            candidates, weak = self._first_pass(field, kept)
+            if complete or self._settled(candidates, field):
+                break
         gated = self._addresses(weak) if weak else ()
         hits, beyond = self._second_pass(candidates, field, wanted)
         room = min(wanted.limit - len(hits) - len(beyond), self.settings.neighbour_hits_count)
@@ -295,18 +329,25 @@ class Searcher:
             hits += self._beside(hits, field, filters, room)
         return Found(hits, below_gate=gated, beyond=beyond)
 
-    def _matches(
-        self, reading: _Reading, area: Area
-    ) -> tuple[dict[int, int], list[int], tuple[float, ...]]:
-        """Rows with their masks; how many rows hold each term; what each term weighs."""
+    def _held(self, reading: _Reading, area: Area, lookup: Lookup) -> _Held:
         masks: dict[int, int] = {}
         get = masks.get
         count = len(reading.terms)
-        holding, weights = [], []
-        for place in range(count):
-            rows = reading.rows(place)
+        counts, weights = [], []
+        common = 0
+        for place, term in enumerate(reading.terms):
             bit = 1 << place
-            for rowid in rows:
+            rows = reading.few(place)
+            if rows is None:
+                common |= bit
+                counts.append(lookup.count(match_of(term)))
+                weights.append(idf(area.segments, counts[-1]))
+                continue
+            if term.kind == "date" and (masks or common):  # what else is asked was then
+                held = [rowid for rowid in rows if rowid in masks]
+            else:
+                held = rows
+            for rowid in held:
                 masks[rowid] = get(rowid, 0) | bit
             both = len(rows)
             for rowid in reading.related(place) if reading.related else ():
@@ -314,11 +355,49 @@ class Searcher:
                 if not mask & bit:
                     both += 1
                     masks[rowid] = mask | bit << count
-            holding.append(len(rows))
+            counts.append(len(rows))
             weights.append(idf(area.segments, both) if both else 0.0)
-        if not any(holding) and not reading.relaxed:  # related words alone are a guess
-            masks = {}
-        return masks, holding, tuple(weights)
+        return _Held(tuple(counts), tuple(weights), common, masks)
+
+    def _stages(self, held: _Held, wanted: Wanted) -> tuple[bool, ...]:
+        """Whether all rows of common words are fetched: first not, where that may be enough."""
+        may_prune = held.common and held.masks and wanted.limit <= self.settings.rerank_count
+        return (False, True) if may_prune and self.prunes else (True,)
+
+    def _with_common(
+        self, held: _Held, reading: _Reading, lookup: Lookup, complete: bool
+    ) -> dict[int, int]:
+        """The masks with the common words too: of all rows, or of those that have another."""
+        if not held.common:
+            return held.masks
+        masks = dict(held.masks)
+        get = masks.get
+        for place, term in enumerate(reading.terms):
+            bit = 1 << place
+            if not held.common & bit:
+                continue
+            match = match_of(term)
+            for rowid in lookup.rows(match) if complete else lookup.among(match, held.masks):
+                masks[rowid] = get(rowid, 0) | bit
+        return masks
+
+    def _settled(self, candidates: list[_Candidate], field: _Field) -> bool:
+        """Whether no row with nothing but common words can be among the first window.
+
+        Such a row has at most all of them once, in the shortest segment there can be, all other
+        words around it, and the greatest of each factor.
+        """
+        window = self.settings.rerank_count
+        if len(candidates) < window:
+            return False
+        statistics = field.statistics
+        every = (1 << len(statistics.terms)) - 1
+        near = NEAR_SHARE * self.settings.weight_context * statistics.weight(every & ~field.common)
+        dates = statistics.weight(
+            sum(1 << at for at, term in enumerate(statistics.terms) if term.kind == "date")
+        )
+        most = (statistics.weight(field.common) + dates) * statistics.length_factor(0) + near
+        return candidates[window - 1].score > most * statistics.greatest_factor()
 
     def _first_pass(
         self, field: _Field, kept: dict[int, int]
@@ -327,9 +406,10 @@ class Searcher:
 
         The inner loops of recall: factors are looked up, not computed, per row.
         """
-        masks, statistics, blocks, strong, near, base_of = field
+        masks, statistics, blocks, strong, common, near, base_of = field
         count = len(statistics.terms)
         asking = ASKS << 2 * count
+        rare = ~common  # what counts around a segment
         groups: dict[int, int] = {}
         rows: list[tuple[int, int, int, int]] = []
         get = groups.get
@@ -338,9 +418,10 @@ class Searcher:
             at = 2 * (rowid & schema.BLOCK_MASK)
             figures = block[at]
             place = base_of[rowid >> schema.LOCAL_BITS] + block[at + 1]
-            near[place] = mask | asking if figures >> places.CUES_BIT & ASKS else mask
+            seen = mask & rare
+            near[place] = seen | asking if figures >> places.CUES_BIT & ASKS else seen
             group = place >> GROUP_BITS
-            groups[group] = get(group, 0) | mask
+            groups[group] = get(group, 0) | seen
             if kept is masks or rowid in kept:
                 rows.append((rowid, mask, figures, place))
         weak_masks = self._weak_masks(set(masks.values()), strong, count)
@@ -362,7 +443,8 @@ class Searcher:
         weak: list[int] = []
         for rowid, mask, figures, place in rows:
             if mask in weak_masks and broad[rowid >> schema.LOCAL_BITS]:
-                weak.append(rowid)
+                if not mask & common:
+                    weak.append(rowid)
                 continue
             score = (
                 weight_of[mask] * of_length[figures >> length_bit & places.MAX_LENGTH]
