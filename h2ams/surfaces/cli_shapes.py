@@ -56,6 +56,7 @@ def hit(found: Hit) -> Document:
     return segment(found.record) | {
         "score": found.score,
         "terms": dict(found.terms),
+        "matched": found.through,
         "matched_terms": list(found.matched),
     }
 
