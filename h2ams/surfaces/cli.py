@@ -47,6 +47,7 @@ COMMANDS = {
     "watch": ("cli_index", "keep the index up to date until interrupted"),
     "verify": ("cli_index", "compare the index with the files"),
     "doctor": ("cli_index", "look for problems in the files; --fix repairs what can be"),
+    "mcp": ("cli_mcp", "serve the memory to MCP hosts, over stdio or loopback HTTP"),
 }
 _MEANT = {
     "search": "recall",
