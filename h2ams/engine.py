@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from h2ams.active.turn import Turn
     from h2ams.index.verify import Verification
     from h2ams.memory.store import WriteResult
+    from h2ams.memory.tree import FileTree
     from h2ams.upkeep.doctor import DoctorReport
     from h2ams.upkeep.status import Status
 
@@ -301,6 +302,16 @@ class Memory(Parts):
             gate = self._guard.gate(connection, access)
             self._turn(connection, gate, access).touch(known)
 
+    def tree(self, *, access: Access | None = None) -> FileTree:
+        """The folder as a tree of files, for tools that look at and edit whole files."""
+        from h2ams.memory.tree import FileTree
+
+        with self._index.lock:
+            gate, _ = self._guard.fresh(access)
+        return FileTree(
+            self._root, self.settings, gate, count=self._count, synced=self._files_written
+        )
+
     # -- index and hygiene: the owner's ----------------------------------------------------------
 
     @healing
@@ -459,6 +470,12 @@ class Memory(Parts):
         if scope.topic and access is not None:
             gate.check_write(self.store.canonical(scope))
         return scope
+
+    def _files_written(self, paths: Sequence[str]) -> None:
+        from h2ams.memory.store import WriteResult
+
+        first, *rest = paths or [""]
+        self._written(WriteResult("", "", "", first, other_paths=tuple(rest)), False)
 
     def _written(self, result: WriteResult, dry_run: bool) -> WriteResult:
         """Sync the file that was just written, so that the next recall sees it at no cost.
