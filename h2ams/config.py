@@ -20,6 +20,7 @@ from h2ams.settings import DEFAULTS, Settings, parse_setting, setting_names
 APP = "h2ams"
 STATE_FOLDER = ".h2ams"
 CONFIG_FILE = "config.toml"
+BESIDE_MARK = "root"  # in a state folder beside: the root that it belongs to
 
 
 def resolve_root(
@@ -73,18 +74,39 @@ def resolve_state(
         if value:
             return os.path.abspath(os.path.expanduser(value)), ""
     inside = os.path.join(root, STATE_FOLDER)
+    if not os.path.exists(os.path.join(inside, "index.db")):
+        beside = state_beside(root)
+        if os.path.exists(os.path.join(beside, BESIDE_MARK)):
+            return beside, ""
     existing = inside
     while not os.path.isdir(existing) and os.path.dirname(existing) != existing:
         existing = os.path.dirname(existing)  # a root that will be made: ask its parent
     if os.access(existing, os.W_OK | os.X_OK):
         return inside, ""
+    outside = state_beside(root)
+    return outside, f"{inside} cannot be written: the index is kept in {outside}"
+
+
+def state_beside(root: str) -> str:
+    """The folder in the platform's state folder that belongs to ``root`` alone."""
     import hashlib
 
     import platformdirs
 
-    name = hashlib.sha256(os.path.realpath(root).encode()).hexdigest()[:16]
-    outside = os.path.join(platformdirs.user_state_dir(APP, appauthor=False), name)
-    return outside, f"{inside} cannot be written: the index is kept in {outside}"
+    name = hashlib.sha256(os.path.realpath(root).encode("utf-8", "surrogateescape")).hexdigest()
+    return os.path.join(platformdirs.user_state_dir(APP, appauthor=False), name[:16])
+
+
+def keep_state_beside(root: str) -> str:
+    """From now on the state of ``root`` is kept beside it, so that nothing is written into it.
+
+    The state folder; it is found again by its mark, without any flag or variable.
+    """
+    from h2ams.files import Root
+
+    beside = state_beside(root)
+    Root(root, state=beside).write_state(BESIDE_MARK, os.fsencode(os.path.realpath(root)) + b"\n")
+    return beside
 
 
 def resolve_settings(

@@ -36,9 +36,11 @@ if TYPE_CHECKING:
     from h2ams.active.block import MemoryBlock
     from h2ams.active.turn import Turn
     from h2ams.index.verify import Verification
+    from h2ams.memory.intake import Incoming, Taken
     from h2ams.memory.store import WriteResult
     from h2ams.memory.tree import FileTree
     from h2ams.upkeep.doctor import DoctorReport
+    from h2ams.upkeep.importers import SummaryText
     from h2ams.upkeep.status import Status
 
 MOST_HITS = 1_000  # a recall gives no more, whatever is asked for
@@ -301,6 +303,27 @@ class Memory(Parts):
         with self._index.lock, self._index.reading() as connection:
             gate = self._guard.gate(connection, access)
             self._turn(connection, gate, access).touch(known)
+
+    def take_in(
+        self,
+        incoming: Sequence[Incoming],
+        *,
+        summaries: Sequence[SummaryText] = (),
+        access: Access | None = None,
+        dry_run: bool = False,
+    ) -> Taken:
+        """Add segments from elsewhere with their own ids and times; what is known already stays.
+
+        What cannot be written is listed in the result; ``AccessError`` before anything is written.
+        """
+        from h2ams.upkeep.intake import take_in
+
+        for scope in {each.scope for each in incoming} if access is not None else ():
+            self._writable(parse_scope(scope), access)
+        taken = take_in(self._root, self.settings, self.store, incoming, summaries, dry_run=dry_run)
+        if not dry_run:
+            self._files_written(taken.paths)
+        return taken
 
     def tree(self, *, access: Access | None = None) -> FileTree:
         """The folder as a tree of files, for tools that look at and edit whole files."""

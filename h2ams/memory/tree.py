@@ -117,6 +117,17 @@ class FileTree:
             raise _missing(path)
         return _text(state.data, path)
 
+    def files(self, folder: str = "") -> list[str]:
+        """Paths of all readable files below ``folder``, sorted."""
+        return sorted(path for path, _ in self._below(folder))
+
+    def data(self, path: str) -> bytes:
+        """The bytes of the file at ``path``. ``NotFoundError``."""
+        state = self._state(path, self._file_scope(path))
+        if state is None:
+            raise _missing(path)
+        return state.data
+
     # -- changing ----------------------------------------------------------------------------------
 
     def create(self, path: str, text: str) -> None:

@@ -47,6 +47,8 @@ COMMANDS = {
     "watch": ("cli_index", "keep the index up to date until interrupted"),
     "verify": ("cli_index", "compare the index with the files"),
     "doctor": ("cli_index", "look for problems in the files; --fix repairs what can be"),
+    "import": ("cli_move", "take memory in from another program, or open its folder in place"),
+    "export": ("cli_move", "memory as JSON lines, or a copy of its Markdown files"),
     "mcp": ("cli_mcp", "serve the memory to MCP hosts, over stdio or loopback HTTP"),
 }
 _MEANT = {

@@ -137,6 +137,17 @@ def test_the_documents_of_index_and_folder(run: Runner) -> None:
     assert list(run("config", "recall-limit-count")["settings"]) == ["recall_limit_count"]
 
 
+def test_the_documents_of_moving(run: Runner, tmp_path: Path) -> None:
+    data = Path(__file__).resolve().parents[1] / "data/import"
+    run("init")
+    assert len(run("import", "mem0", str(data / "mem0.json"))["added"]) == 4
+    assert run("import", "jsonl", str(data / "other.jsonl"), code=1)["failed"]
+    found = run("import", "obsidian", str(data / "obsidian"), "--dry-run")
+    assert found["in_place"] and found["notes"] == 3 and found["left_out"]
+    assert run("export", "--output", str(tmp_path / "all.jsonl"))["segments"] == 5
+    assert run("export", "--folder", str(tmp_path / "copy"))["files"] == 4
+
+
 def test_the_document_of_watch(capsys: pytest.CaptureFixture[str]) -> None:
     def watch(*, on_sync: Any, report: Any, stop: threading.Event) -> None:
         report("watch-polling", "no events here")
