@@ -22,7 +22,7 @@ QUESTIONS = [
     "why are rowids grouped by scope?",
     "token counter",
     "лицензия",
-    "nothing at all xyzzy",
+    "xyzzyq",
 ]
 FLAGS = {
     "owner": ([], None),
