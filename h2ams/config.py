@@ -9,6 +9,7 @@ that came from elsewhere cannot bring commands, keys or addresses with it.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -197,3 +198,24 @@ def clock(environ: Mapping[str, str] | None = None) -> Callable[[], datetime]:
     except OverflowError:
         raise ConfigError(f"H2AMS_NOW: {text!r} is outside of the years 1 to 9999") from None
     return lambda: fixed
+
+
+def host_file(
+    host: str, *, environ: Mapping[str, str] | None = None, platform: str | None = None
+) -> str:
+    """The file in which a host program keeps its MCP servers; it need not exist."""
+    environ = os.environ if environ is None else environ
+    platform = sys.platform if platform is None else platform
+    home = os.path.expanduser("~")
+    desktop = {
+        "darwin": os.path.join(home, "Library", "Application Support"),
+        "win32": environ.get("APPDATA") or os.path.join(home, "AppData", "Roaming"),
+    }.get(platform, environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"))
+    codex = environ.get("CODEX_HOME") or os.path.join(home, ".codex")
+    return {
+        "claude-code": os.path.join(os.getcwd(), ".mcp.json"),
+        "claude-desktop": os.path.join(desktop, "Claude", "claude_desktop_config.json"),
+        "codex": os.path.join(codex, "config.toml"),
+        "cursor": os.path.join(home, ".cursor", "mcp.json"),
+        "openclaw": os.path.join(home, ".openclaw", "openclaw.json"),
+    }[host]

@@ -50,6 +50,7 @@ COMMANDS = {
     "import": ("cli_move", "take memory in from another program, or open its folder in place"),
     "export": ("cli_move", "memory as JSON lines, or a copy of its Markdown files"),
     "mcp": ("cli_mcp", "serve the memory to MCP hosts, over stdio or loopback HTTP"),
+    "setup": ("cli_setup", "print a host's MCP entry, or --write it into the host's file"),
 }
 _MEANT = {
     "search": "recall",

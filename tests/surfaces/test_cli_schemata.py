@@ -148,6 +148,16 @@ def test_the_documents_of_moving(run: Runner, tmp_path: Path) -> None:
     assert run("export", "--folder", str(tmp_path / "copy"))["files"] == 4
 
 
+def test_the_documents_of_setup(run: Runner, tmp_path: Path) -> None:
+    file = str(tmp_path / "mcp.json")
+    run("init")
+    assert '"h2ams"' in run("setup", "cursor", "--file", file)["snippet"]
+    assert "+" in run("setup", "cursor", "--file", file, "--dry-run")["diff"]
+    assert run("setup", "cursor", "--file", file, "--write")["changed"] is True
+    assert run("setup", "cursor", "--file", file, "--write")["changed"] is False
+    assert run("setup", "cursor", "--file", file, "--undo")["changed"] is True
+
+
 def test_the_document_of_watch(capsys: pytest.CaptureFixture[str]) -> None:
     def watch(*, on_sync: Any, report: Any, stop: threading.Event) -> None:
         report("watch-polling", "no events here")
