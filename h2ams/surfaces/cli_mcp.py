@@ -57,27 +57,31 @@ def _mcp(call: Call) -> int:
         raise UsageError("--owner goes with no access flag", hint="leave one of them out")
     if not args.http and (args.port is not None or args.token_file is not None):
         raise UsageError("--port and --token-file go with --http")
-    wire = None if args.http else _take_stdout()
+    wires = None if args.http else _take_streams()
     _need_sdk()
     if not args.verbose:
         _log_warnings()
     with call.open() as memory:
-        if wire is None:
+        if wires is None:
             _serve_http(call, memory, access)
         else:
-            _serve_stdio(call, memory, access, wire)
+            _serve_stdio(call, memory, access, *wires)
     return DONE
 
 
-def _take_stdout() -> BinaryIO:
-    """The real standard output; whatever else is printed from now on goes to standard error.
+def _take_streams() -> tuple[BinaryIO, BinaryIO]:
+    """The real standard input and output. From now on others read nothing, and print to stderr.
 
-    Before anything is imported or opened: a banner of any library would break the protocol.
+    Before anything is imported or opened: a banner of any library would break the protocol, and a
+    child process would swallow a part of it.
     """
     sys.stdout.flush()
-    wire = os.dup(1)
+    reading, writing = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
     os.dup2(2, 1)
-    return os.fdopen(wire, "wb")
+    return os.fdopen(reading, "rb"), os.fdopen(writing, "wb")
 
 
 def _need_sdk() -> None:
@@ -97,7 +101,9 @@ def _log_warnings() -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
 
 
-def _serve_stdio(call: Call, memory: Memory, access: Access | None, wire: BinaryIO) -> None:
+def _serve_stdio(
+    call: Call, memory: Memory, access: Access | None, reading: BinaryIO, writing: BinaryIO
+) -> None:
     from functools import partial
 
     import anyio
@@ -107,7 +113,7 @@ def _serve_stdio(call: Call, memory: Memory, access: Access | None, wire: Binary
 
     serving = Serving(memory, access)
     with Ending(serving):
-        anyio.run(partial(serve_stdio, serving, wire, watch=not call.args.no_watch))
+        anyio.run(partial(serve_stdio, serving, reading, writing, watch=not call.args.no_watch))
 
 
 class Ending:

@@ -198,12 +198,15 @@ def options(server: Server[Any]) -> InitializationOptions:
     return server.create_initialization_options(NotificationOptions(resources_changed=True))
 
 
-async def serve_stdio(serving: Serving, wire: BinaryIO, *, watch: bool = True) -> None:
-    """Serve one client on standard input and ``wire`` until it closes our input."""
+async def serve_stdio(
+    serving: Serving, reading: BinaryIO, writing: BinaryIO, *, watch: bool = True
+) -> None:
+    """Serve one client that writes to ``reading`` and reads from ``writing``, until it stops."""
     server = build_server(serving, watch=watch)
-    stdout = anyio.wrap_file(TextIOWrapper(wire, encoding="utf-8", newline="\n"))
-    async with stdio_server(stdout=stdout) as (reading, writing):
-        await server.run(reading, writing, options(server))
+    stdin = anyio.wrap_file(TextIOWrapper(reading, encoding="utf-8", errors="replace"))
+    stdout = anyio.wrap_file(TextIOWrapper(writing, encoding="utf-8", newline="\n"))
+    async with stdio_server(stdin, stdout) as (received, sent):
+        await server.run(received, sent, options(server))
 
 
 def _client(context: Context) -> str:

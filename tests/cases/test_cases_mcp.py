@@ -57,6 +57,35 @@ def test_k62_every_line_on_standard_output_is_json_rpc(tmp_path: Path) -> None:
         assert noise in errors
 
 
+CHILDREN = f"""
+import subprocess, sys, threading, time
+def children():
+    while "mcp.server" not in sys.modules:
+        time.sleep(0.0005)
+    for number in range(20):
+        done = subprocess.run([sys.executable, "-S", "-c", "print(len(input()))"], timeout=30)
+        print("child ended", done.returncode, file=sys.stderr, flush=True)
+threading.Thread(target=children, daemon=True).start()
+{PROGRAM}
+"""
+
+
+def test_k146_a_child_process_neither_hangs_nor_takes_a_part_of_the_protocol(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "memory"
+    write(root, "user/memory.md", segment_text("s1", "Prefers tabs."))
+    wire = Wire(root, "--owner", program=CHILDREN)
+    wire.begin()
+    for number in range(1, 40):
+        wire.send(call(number, "memory_search", query="tabs"))
+        assert "s1" in json.dumps(wire.answer(number))
+    code, errors, took = wire.end()
+    assert code == 0 and took <= 3
+    assert b"child ended 1" in errors and b"EOFError" in errors
+    assert all(json.loads(line)["jsonrpc"] == "2.0" for line in wire.lines)
+
+
 @pytest.mark.parametrize("how", ["input closed", "SIGTERM", "SIGINT"])
 def test_k64_the_server_ends_with_its_client_and_the_last_write_is_whole(
     tmp_path: Path, how: str
