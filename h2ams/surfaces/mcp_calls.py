@@ -138,7 +138,6 @@ def context(serving: Serving, given: Arguments) -> Document:
         access=serving.access,
         budget=given.get("budget", min(serving.memory.settings.budget_tokens, BUDGET_MOST_TOKENS)),
         language=given.get("language", "en"),
-        commit=given.get("commit", False),
     )
     layers = block.receipt.layers
     return {

@@ -81,6 +81,8 @@ class Changes:
             clients = self._subscribers.setdefault(uri, {})
             is_new = client not in clients
             clients[client] = session
+            while len(clients) > SESSIONS_MOST:  # clients that went away without a word
+                del clients[next(iter(clients))]
         if is_new:
             await anyio.to_thread.run_sync(self._follow, [uri], False)
 
@@ -101,15 +103,22 @@ class Changes:
             await anyio.to_thread.run_sync(self._follow, [], True)
 
     def _follow(self, uris: list[str], listing: bool) -> None:
+        """Count one more follower. Digests are read without the guard: the event loop waits for it.
+
+        A change between the reading and the next look is told; one before it is in what the client
+        reads after it has subscribed.
+        """
+        digests = {uri: self._digest(uri) for uri in uris[:FOLLOWED_MOST]}
+        listed = self._list_digest() if listing and self._listing is None else None
         with self._guard:
-            for uri in uris:
+            for uri, digest in digests.items():
                 if uri not in self._counts and len(self._counts) >= FOLLOWED_MOST:
                     logger.warning("more than %d resources are followed", FOLLOWED_MOST)
-                    continue
+                    break
                 self._counts[uri] = self._counts.get(uri, 0) + 1
-                self._digests.setdefault(uri, self._digest(uri))
-            if listing and self._listing is None:
-                self._listing = self._list_digest()
+                self._digests.setdefault(uri, digest)
+            if listed is not None and self._listing is None:
+                self._listing = listed
 
     def _unfollow(self, uris: list[str]) -> None:
         with self._guard:
@@ -140,16 +149,21 @@ class Changes:
         return hashlib.sha256(names.encode("utf-8", "replace")).hexdigest()
 
     def _changed(self) -> tuple[list[str], bool]:
-        """URIs that changed since last time, and whether the list did."""
+        """URIs that changed since last time, and whether the list did. One call at a time."""
         with self._guard:
-            now = {uri: self._digest(uri) for uri in self._counts}
-            changed = [uri for uri, digest in now.items() if digest != self._digests.get(uri)]
-            self._digests = now
-            if self._listing is None:
-                return changed, False
-            listing = self._list_digest()
-            list_changed, self._listing = listing != self._listing, listing
-            return changed, list_changed
+            followed, listing = list(self._counts), self._listing
+        now = {uri: self._digest(uri) for uri in followed}
+        list_now = None if listing is None else self._list_digest()
+        with self._guard:
+            changed = [
+                uri
+                for uri, digest in now.items()
+                if uri in self._counts and digest != self._digests.get(uri)
+            ]
+            self._digests.update({uri: now[uri] for uri in changed})
+            if list_now is not None:
+                self._listing = list_now
+        return changed, list_now != listing
 
     # -- telling it --------------------------------------------------------------------------------
 

@@ -205,7 +205,6 @@ _TABLE = (
                 "query": _QUERY,
                 "budget": _BUDGET,
                 "language": schema.text("Language of summaries: en or zh (default en)."),
-                "commit": schema.flag("The turn really happens: remember what was used."),
             },
             "query",
         ),

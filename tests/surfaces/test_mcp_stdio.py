@@ -15,6 +15,7 @@ from mcp import MCPDeprecationWarning, MCPError
 from surfaces.mcp_kit import Wire, call, client, inside, run
 
 from h2ams import Access
+from h2ams.surfaces.cli import main
 from h2ams.surfaces.mcp_tools import TOOLS
 
 MODES = ["auto", "legacy"]
@@ -32,20 +33,21 @@ def root(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("mode", MODES)
 def test_every_tool_is_described_with_schemas_and_annotations(root: Path, mode: str) -> None:
     async def test() -> None:
-        async with client(root, "--owner", mode=mode) as host:
-            tools = {tool.name: tool for tool in (await host.list_tools()).tools}
-            assert list(tools) == list(TOOLS)
-            for name, tool in tools.items():
-                assert tool.title and tool.description
-                assert tool.input_schema["additionalProperties"] is False
-                assert tool.output_schema == TOOLS[name].gives
-                hints = tool.annotations
-                assert hints is not None and hints.open_world_hint is False
-                assert hints.idempotent_hint is True
-                writes = name in ("memory_add", "memory_update", "memory_delete")
-                assert hints.read_only_hint is not writes
-                assert hints.destructive_hint is (name in ("memory_update", "memory_delete"))
-            assert host.instructions and "memory_context" in host.instructions
+        with opened(root) as memory:
+            async with inside(memory, None, mode=mode) as host:
+                tools = {tool.name: tool for tool in (await host.list_tools()).tools}
+                assert list(tools) == list(TOOLS)
+                for name, tool in tools.items():
+                    assert tool.title and tool.description
+                    assert tool.input_schema["additionalProperties"] is False
+                    assert tool.output_schema == TOOLS[name].gives
+                    hints = tool.annotations
+                    assert hints is not None and hints.open_world_hint is False
+                    assert hints.idempotent_hint is True
+                    writes = name in ("memory_add", "memory_update", "memory_delete")
+                    assert hints.read_only_hint is not writes
+                    assert hints.destructive_hint is (name in ("memory_update", "memory_delete"))
+                assert host.instructions and "memory_context" in host.instructions
 
     run(test)
 
@@ -86,24 +88,25 @@ def test_a_memory_is_added_found_read_changed_and_forgotten(root: Path, mode: st
 @pytest.mark.parametrize("mode", MODES)
 def test_segments_are_resources(root: Path, mode: str) -> None:
     async def test() -> None:
-        async with client(root, "--session", "s", mode=mode) as host:
-            listed = {each.uri: each for each in (await host.list_resources()).resources}
-            assert set(listed) == {"h2ams://user/s1", "h2ams://sessions/s/s2"}
-            (content,) = (await host.read_resource("h2ams://user/s1")).contents
-            assert isinstance(content, types.TextResourceContents)
-            assert content.text == "Prefers tabs over spaces."
-            (template,) = (await host.list_resource_templates()).resource_templates
-            assert template.uri_template == "h2ams://{+scope}/{id}"
-            for uri in (
-                "h2ams://sessions/other/s3",
-                "h2ams://../user/s1",
-                "h2ams://%2e%2e/user/s1",
-                "h2ams://user/../../etc/passwd",
-                "file:///etc/passwd",
-                "h2ams://user/nothing",
-            ):
-                with pytest.raises(MCPError):
-                    await host.read_resource(uri)
+        with opened(root) as memory:
+            async with inside(memory, Access(session="s"), mode=mode) as host:
+                listed = {each.uri: each for each in (await host.list_resources()).resources}
+                assert set(listed) == {"h2ams://user/s1", "h2ams://sessions/s/s2"}
+                (content,) = (await host.read_resource("h2ams://user/s1")).contents
+                assert isinstance(content, types.TextResourceContents)
+                assert content.text == "Prefers tabs over spaces."
+                (template,) = (await host.list_resource_templates()).resource_templates
+                assert template.uri_template == "h2ams://{+scope}/{id}"
+                for uri in (
+                    "h2ams://sessions/other/s3",
+                    "h2ams://../user/s1",
+                    "h2ams://%2e%2e/user/s1",
+                    "h2ams://user/../../etc/passwd",
+                    "file:///etc/passwd",
+                    "h2ams://user/nothing",
+                ):
+                    with pytest.raises(MCPError):
+                        await host.read_resource(uri)
 
     run(test)
 
@@ -175,25 +178,27 @@ def test_a_hand_edit_is_told_to_an_older_client_that_subscribed(root: Path) -> N
 
 def test_what_a_server_may_see_is_fixed_when_it_starts(root: Path) -> None:
     async def test() -> None:
-        async with client(root, "--session", "s", "--no-user") as host:
-            for arguments in (
-                {"query": "parser"},
-                {"query": "parser", "scopes": ["*"]},
-                {"query": "parser", "scopes": ["sessions/other", "user"]},
-            ):
-                result = await host.call_tool("memory_search", arguments)
-                found = [hit["address"] for hit in (result.structured_content or {})["hits"]]
-                assert found in ([], ["sessions/s#s2"])
-            for name, given in (
-                ("memory_get", {"address": "sessions/other#s3"}),
-                ("memory_add", {"scope": "sessions/other", "text": "planted"}),
-                ("memory_update", {"address": "user#s1", "text": "planted"}),
-                ("memory_delete", {"address": "sessions/other#s3"}),
-                ("memory_search", {"query": "parser", "session": "other"}),
-            ):
-                assert (await host.call_tool(name, given)).is_error, name
-            status = (await host.call_tool("memory_status", {})).structured_content or {}
-            assert status["segments"] == 1 and status["access"] == {"owner": False, "session": "s"}
+        with opened(root) as memory:
+            async with inside(memory, Access(session="s", user=False)) as host:
+                for arguments in (
+                    {"query": "parser"},
+                    {"query": "parser", "scopes": ["*"]},
+                    {"query": "parser", "scopes": ["sessions/other", "user"]},
+                ):
+                    result = await host.call_tool("memory_search", arguments)
+                    found = [hit["address"] for hit in (result.structured_content or {})["hits"]]
+                    assert found in ([], ["sessions/s#s2"])
+                for name, given in (
+                    ("memory_get", {"address": "sessions/other#s3"}),
+                    ("memory_add", {"scope": "sessions/other", "text": "planted"}),
+                    ("memory_update", {"address": "user#s1", "text": "planted"}),
+                    ("memory_delete", {"address": "sessions/other#s3"}),
+                    ("memory_search", {"query": "parser", "session": "other"}),
+                ):
+                    assert (await host.call_tool(name, given)).is_error, name
+                status = (await host.call_tool("memory_status", {})).structured_content or {}
+                assert status["segments"] == 1
+                assert status["access"] == {"owner": False, "session": "s"}
 
     run(test)
 
@@ -209,12 +214,12 @@ def test_what_a_server_may_see_is_fixed_when_it_starts(root: Path) -> None:
     ],
 )
 def test_a_wrong_start_is_a_usage_error_before_anything_is_served(
-    root: Path, words: list[str]
+    root: Path, words: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    done = cli(root, "mcp", *words)
-    assert done.code == 2
-    assert done.err.startswith("h2ams: ")
-    assert done.out == "" or "error" in json.loads(done.out)
+    assert main(["mcp", *words, "--root", str(root)]) == 2
+    out, err = capfd.readouterr()
+    assert err.startswith("h2ams: ")
+    assert out == "" or "error" in json.loads(out)
 
 
 def test_a_missing_folder_is_not_made(tmp_path: Path) -> None:

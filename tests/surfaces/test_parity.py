@@ -5,17 +5,19 @@ A further surface joins by one line in ``ASK``.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cases.kit import cli
-from folder import opened
+from folder import NOW, opened
 from surfaces.mcp_kit import client, inside, run
 
 from h2ams import Access
+from h2ams.surfaces.cli import main
 
 SCOPES = Path(__file__).resolve().parents[2] / "scopes"
 QUESTIONS = [
@@ -44,9 +46,15 @@ def through_python(root: Path, who: str) -> list[list[str]]:
 
 
 def through_cli(root: Path, who: str) -> list[list[str]]:
-    words = ["--limit", str(LIMIT), "--json", *FLAGS[who][0]]
-    documents = [json.loads(cli(root, "recall", each, *words).out) for each in QUESTIONS]
-    return [[hit["address"] for hit in each["hits"]] for each in documents]
+    return [_printed(root, who, each) for each in QUESTIONS]
+
+
+def _printed(root: Path, who: str, question: str) -> list[str]:
+    words = ["recall", question, "--limit", str(LIMIT), "--json", *FLAGS[who][0]]
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert main([*words, "--root", str(root), "--set", "encoding=estimate"]) == 0
+    return [hit["address"] for hit in json.loads(out.getvalue())["hits"]]
 
 
 def through_mcp(root: Path, who: str) -> list[list[str]]:
@@ -83,6 +91,11 @@ ASK: dict[str, Asked] = {
     "MCP": through_mcp,
     "MCP alias": through_the_alias,
 }
+
+
+@pytest.fixture(autouse=True)
+def fixed_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("H2AMS_NOW", NOW.isoformat())
 
 
 @pytest.fixture(scope="module")
