@@ -359,7 +359,7 @@ def test_k144_killed_between_copy_and_mark_a_migration_is_finished_by_the_next_o
     root = tmp_path / "memory"
     plant(root)
     with on(root) as memory:
-        before = [(record.address, record.body) for record in memory.list()]
+        before = {record.address: record.body for record in memory.list()}
     child = os.fork()
     if child == 0:
         _die_before_setting_aside(root)
@@ -367,7 +367,7 @@ def test_k144_killed_between_copy_and_mark_a_migration_is_finished_by_the_next_o
     assert (root / "group/s1/memory.md").exists()  # copied, and not set aside
     assert "old group" in (root / "sessions/s1/memory.md").read_text()
     with on(root) as memory:
-        assert [(record.address, record.body) for record in memory.list()] == before
+        assert {record.address: record.body for record in memory.list()} == before
         assert not (root / "group").exists() and leftovers(root) == []
         assert memory.scopes.migrate() == () and memory.verify().ok
 
