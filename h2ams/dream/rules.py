@@ -76,8 +76,8 @@ class _Match:
 class _Page:
     """A target scope while its slice is read: known segments by lines, and what is new.
 
-    A merged segment holds several facts, one a line; so a line is corrected or dropped, and the
-    segment is written once at the end, whatever happened to it.
+    A merged segment holds several facts, one a line; a line that is corrected or forgotten leaves
+    it, and the segment is written once at the end, whatever happened to it.
     """
 
     def __init__(self, target: Target) -> None:
@@ -96,20 +96,28 @@ class _Page:
                     new.body = statement.body
                     new.sources.append(source)
                     return
-            for id, lines in reversed(self._lines.items()):
-                for line in lines:
-                    if not _fills(line.body, statement.slot):
-                        continue
-                    if wording(line.body).text != said:
+            filled = self._filled(statement.slot)
+            if filled is not None:
+                id, line = filled
+                if wording(line.body).text != said:
+                    self._cite(id, source)
+                    if len(self._lines[id]) == 1:
                         line.body = statement.body
-                        self._cite(id, source)
                         return
-                    break  # said again: adding it unites the sources
+                    self._lines[id].remove(line)  # the others stay merged, this one stands alone
         for new in self._new:
             if wording(new.body).text == said:
                 new.sources.append(source)
                 return
         self._new.append(_Line(statement.body, [source], statement.kind, statement.slot))
+
+    def _filled(self, slot: str) -> tuple[str, _Line] | None:
+        """The newest segment with a line that gives the slot a value."""
+        for id, lines in reversed(self._lines.items()):
+            for line in lines:
+                if _fills(line.body, slot):
+                    return id, line
+        return None
 
     def matches(self, words: frozenset[str]) -> Iterator[_Match]:
         """Every fact that shares enough with ``words``."""
