@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from h2ams.dream.statements import Statement, Where, statements
 from h2ams.memory.extraction import (
@@ -115,7 +116,7 @@ class _Page:
         """The newest segment with a line that gives the slot a value."""
         for id, lines in reversed(self._lines.items()):
             for line in lines:
-                if _fills(line.body, slot):
+                if slot in _slots(line.body):
                     return id, line
         return None
 
@@ -178,8 +179,10 @@ def _page(where: Where, pages: Mapping[str, _Page]) -> _Page | None:
     return (user or work) if where == "user" else (work or user)
 
 
-def _fills(line: str, slot: str) -> bool:
-    return any(found.slot == slot for found in statements(line, stored=True))
+@lru_cache(maxsize=65_536)
+def _slots(line: str) -> frozenset[str]:
+    """The slots that a stored line gives a value to; remembered: every pass asks for every line."""
+    return frozenset(found.slot for found in statements(line, stored=True) if found.slot)
 
 
 def _forget(statement: Statement, message: SourceMessage, pages: Iterable[_Page]) -> None:
@@ -217,6 +220,7 @@ _COMMON = frozenset(
 )  # fmt: skip
 
 
+@lru_cache(maxsize=65_536)
 def _telling(text: str) -> frozenset[str]:
     return wording(text).vocabulary - _COMMON
 
