@@ -377,8 +377,8 @@ class Parts:
 
     def _is_damage(self, error: Exception) -> bool:
         """Whether ``error`` comes from a damaged index, not from a call or a mistake of ours."""
-        if isinstance(error, sqlite.DAMAGED):
-            return True
+        if isinstance(error, (*sqlite.DAMAGED, UnicodeDecodeError)):
+            return True  # no text that the engine wrote into a database is anything but UTF-8
         if isinstance(error, sqlite.HINDERED) or not self._index.is_open:
             return False
         with self._index.lock:
