@@ -345,6 +345,8 @@ class Parts:
         """Paths as the syncer takes them: relative to the root; absolute ones must lie inside."""
         found = []
         for path in paths:
+            if "\0" in path:
+                self._root.absolute(path)  # raises: no name holds one
             if os.path.isabs(path):
                 path = os.path.relpath(os.path.realpath(path), self._root.path)
             relative = os.path.normpath(path).replace(os.sep, "/")

@@ -12,7 +12,7 @@ import pytest
 from folder import opened, segment_text, write
 from surfaces.command_line import REPOSITORY
 
-from h2ams import Access, StoreError
+from h2ams import Access, StoreError, UnsafePathError
 
 TARGETS = {"parse": 60, "edit": 60, "folder": 8, "query": 60, "ids": 40, "state": 8, "journal": 8,
            "config": 20, "command": 25}  # fmt: skip
@@ -155,3 +155,11 @@ def test_an_undo_record_that_names_a_foreign_scope_writes_into_its_own(tmp_path:
         memory.unforget("user#b", access=Access(session="s", user="write"))
         assert file.read_bytes() == before
         assert [each.id for each in memory.list("user")] == ["a", "b"]
+
+
+@pytest.mark.parametrize("path", ["//\0", "/tmp/\0x", "user/\0", "\0"])
+def test_a_path_with_a_nul_is_refused_by_sync_whether_absolute_or_not(
+    tmp_path: Path, path: str
+) -> None:
+    with opened(tmp_path / "root") as memory, pytest.raises(UnsafePathError, match="NUL"):
+        memory.sync([path])
