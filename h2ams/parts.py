@@ -23,6 +23,7 @@ from h2ams.errors import (
     LimitError,
     ScopeError,
     StoreError,
+    UnsafePathError,
 )
 from h2ams.files import STATE_FOLDER, Root
 from h2ams.index import schema
@@ -32,7 +33,7 @@ from h2ams.index.score import day_of
 from h2ams.index.sync import Syncer
 from h2ams.memory.access import Access
 from h2ams.memory.record import Degraded
-from h2ams.memory.scope import Scope
+from h2ams.memory.scope import Scope, is_utf8
 from h2ams.settings import Settings
 
 if TYPE_CHECKING:
@@ -352,6 +353,12 @@ class Parts:
             relative = os.path.normpath(path).replace(os.sep, "/")
             if relative != ".":
                 self._root.absolute(relative)  # UnsafePathError where it leaves the root
+            if not is_utf8(relative):
+                raise UnsafePathError(
+                    f"path {relative!a} is no text that UTF-8 can hold: such a file is never read",
+                    path=relative,
+                    hint="give the file another name",
+                )
             found.append(relative)
         return tuple("" if path == "." else path for path in found)
 
