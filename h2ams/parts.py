@@ -346,6 +346,12 @@ class Parts:
         """Paths as the syncer takes them: relative to the root; absolute ones must lie inside."""
         found = []
         for path in paths:
+            if not is_utf8(path):
+                raise UnsafePathError(
+                    f"path {path!a} is no text that UTF-8 can hold: such a file is never read",
+                    path=path,
+                    hint="give the file another name",
+                )
             if "\0" in path:
                 self._root.absolute(path)  # raises: no name holds one
             if os.path.isabs(path):
@@ -353,12 +359,6 @@ class Parts:
             relative = os.path.normpath(path).replace(os.sep, "/")
             if relative != ".":
                 self._root.absolute(relative)  # UnsafePathError where it leaves the root
-            if not is_utf8(relative):
-                raise UnsafePathError(
-                    f"path {relative!a} is no text that UTF-8 can hold: such a file is never read",
-                    path=relative,
-                    hint="give the file another name",
-                )
             found.append(relative)
         return tuple("" if path == "." else path for path in found)
 
