@@ -9,17 +9,23 @@ that came from elsewhere cannot bring commands, keys or addresses with it.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from h2ams.errors import ConfigError
 from h2ams.settings import DEFAULTS, Settings, parse_setting, setting_names
 
+if TYPE_CHECKING:
+    from h2ams.models.request import Model
+
 APP = "h2ams"
 STATE_FOLDER = ".h2ams"
 CONFIG_FILE = "config.toml"
+LOCAL_MODEL_URL = "http://127.0.0.1:8080/v1"  # where llama.cpp's server listens by default
+BESIDE_MARK = "root"  # in a state folder beside: the root that it belongs to
 
 
 def resolve_root(
@@ -73,18 +79,39 @@ def resolve_state(
         if value:
             return os.path.abspath(os.path.expanduser(value)), ""
     inside = os.path.join(root, STATE_FOLDER)
+    if not os.path.exists(os.path.join(inside, "index.db")):
+        beside = state_beside(root)
+        if os.path.exists(os.path.join(beside, BESIDE_MARK)):
+            return beside, ""
     existing = inside
     while not os.path.isdir(existing) and os.path.dirname(existing) != existing:
         existing = os.path.dirname(existing)  # a root that will be made: ask its parent
     if os.access(existing, os.W_OK | os.X_OK):
         return inside, ""
+    outside = state_beside(root)
+    return outside, f"{inside} cannot be written: the index is kept in {outside}"
+
+
+def state_beside(root: str) -> str:
+    """The folder in the platform's state folder that belongs to ``root`` alone."""
     import hashlib
 
     import platformdirs
 
-    name = hashlib.sha256(os.path.realpath(root).encode()).hexdigest()[:16]
-    outside = os.path.join(platformdirs.user_state_dir(APP, appauthor=False), name)
-    return outside, f"{inside} cannot be written: the index is kept in {outside}"
+    name = hashlib.sha256(os.path.realpath(root).encode("utf-8", "surrogateescape")).hexdigest()
+    return os.path.join(platformdirs.user_state_dir(APP, appauthor=False), name[:16])
+
+
+def keep_state_beside(root: str) -> str:
+    """From now on the state of ``root`` is kept beside it, so that nothing is written into it.
+
+    The state folder; it is found again by its mark, without any flag or variable.
+    """
+    from h2ams.files import Root
+
+    beside = state_beside(root)
+    Root(root, state=beside).write_state(BESIDE_MARK, os.fsencode(os.path.realpath(root)) + b"\n")
+    return beside
 
 
 def resolve_settings(
@@ -157,8 +184,10 @@ def _read_config(path: str) -> dict[str, int | float | str]:
         raise ConfigError(f"{path}: {error}", path=path, hint="see docs/settings.md") from error
     found: dict[str, int | float | str] = {}
     for name, value in values.items():
-        if not isinstance(value, int | float | str) or isinstance(value, bool):
-            raise ConfigError(f"{path}: {name} must be a number or text", path=path)
+        switch = isinstance(getattr(DEFAULTS, name, None), bool)
+        if not isinstance(value, int | float | str) or (isinstance(value, bool) and not switch):
+            must = "true or false" if switch else "a number or text"
+            raise ConfigError(f"{path}: {name} must be {must}", path=path)
         try:
             found[name] = parse_setting(name, str(value))
         except ConfigError as error:
@@ -181,3 +210,66 @@ def clock(environ: Mapping[str, str] | None = None) -> Callable[[], datetime]:
     except OverflowError:
         raise ConfigError(f"H2AMS_NOW: {text!r} is outside of the years 1 to 9999") from None
     return lambda: fixed
+
+
+_MODEL_FORMS = "rules, openai:MODEL, anthropic:MODEL or command:PROGRAM ARGUMENTS"
+
+
+def open_model(settings: Settings, *, environ: Mapping[str, str] | None = None) -> Model | None:
+    """The model that ``H2AMS_MODEL`` names; None for ``rules`` or nothing: the built-in ways.
+
+    Address (``H2AMS_MODEL_URL``), key (``H2AMS_MODEL_KEY``) and command come from the environment
+    alone: a folder cannot bring them along. ``ConfigError`` never shows the key.
+    """
+    environ = os.environ if environ is None else environ
+    named = environ.get("H2AMS_MODEL", "").strip()
+    kind, _, name = named.partition(":")
+    if named in ("", "rules"):
+        return None
+    if not name.strip():
+        raise ConfigError(f"H2AMS_MODEL: {named!r} names no model", hint=f"use {_MODEL_FORMS}")
+    key, url = environ.get("H2AMS_MODEL_KEY"), environ.get("H2AMS_MODEL_URL")
+    from h2ams.models.http_json import Patience
+
+    seconds = settings.model_timeout_ms / 1_000
+    patience = Patience(total_s=seconds, attempts_count=settings.model_attempts_count)
+    if kind == "openai":
+        from h2ams.models.openai_compatible import OpenAiCompatible
+
+        return OpenAiCompatible(url or LOCAL_MODEL_URL, name, key=key, patience=patience)
+    if kind == "anthropic":
+        from h2ams.models.anthropic import BASE_URL, Anthropic
+
+        return Anthropic(name, key=key, base_url=url or BASE_URL, patience=patience)
+    if kind == "command":
+        import shlex
+
+        from h2ams.models.command import CommandModel
+
+        try:
+            words = shlex.split(name)
+        except ValueError as error:
+            raise ConfigError(f"H2AMS_MODEL: {error}", hint=f"use {_MODEL_FORMS}") from None
+        return CommandModel(words, timeout_s=seconds)
+    raise ConfigError(f"H2AMS_MODEL: unknown kind {kind!r}", hint=f"use {_MODEL_FORMS}")
+
+
+def host_file(
+    host: str, *, environ: Mapping[str, str] | None = None, platform: str | None = None
+) -> str:
+    """The file in which a host program keeps its MCP servers; it need not exist."""
+    environ = os.environ if environ is None else environ
+    platform = sys.platform if platform is None else platform
+    home = os.path.expanduser("~")
+    desktop = {
+        "darwin": os.path.join(home, "Library", "Application Support"),
+        "win32": environ.get("APPDATA") or os.path.join(home, "AppData", "Roaming"),
+    }.get(platform, environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"))
+    codex = environ.get("CODEX_HOME") or os.path.join(home, ".codex")
+    return {
+        "claude-code": os.path.join(os.getcwd(), ".mcp.json"),
+        "claude-desktop": os.path.join(desktop, "Claude", "claude_desktop_config.json"),
+        "codex": os.path.join(codex, "config.toml"),
+        "cursor": os.path.join(home, ".cursor", "mcp.json"),
+        "openclaw": os.path.join(home, ".openclaw", "openclaw.json"),
+    }[host]

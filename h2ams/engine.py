@@ -7,6 +7,7 @@ own; what it adds is the order: authorise, make fresh, read or write, sync.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -29,16 +30,26 @@ from h2ams.memory.layout import scope_of_path
 from h2ams.memory.record import Degraded, Hit, Recall, Record
 from h2ams.memory.scope import Scope, canonical_glob, is_utf8, parse_address, parse_scope
 from h2ams.memory.values import Problem, check_kind, is_note_id, parse_time
-from h2ams.parts import SUSPICIOUS, Parts, healing
+from h2ams.parts import SUSPICIOUS, Parts, healing, real_folder
 from h2ams.text.words import parse_query
 
 if TYPE_CHECKING:
+    from h2ams.active.adjust import Adjustment
     from h2ams.active.block import MemoryBlock
+    from h2ams.active.reuse import Excerpt, Reuse, WorkItem
     from h2ams.active.turn import Turn
     from h2ams.index.verify import Verification
+    from h2ams.memory.intake import Incoming, Taken
     from h2ams.memory.store import WriteResult
+    from h2ams.memory.tree import FileTree
+    from h2ams.models.request import Model
+    from h2ams.threads.context_engine import Thread
+    from h2ams.threads.message import Shape
     from h2ams.upkeep.doctor import DoctorReport
+    from h2ams.upkeep.importers import SummaryText
     from h2ams.upkeep.status import Status
+
+_log = logging.getLogger(__name__)
 
 MOST_HITS = 1_000  # a recall gives no more, whatever is asked for
 COVERED = 1.25  # matches of so many times its budget are considered for a block
@@ -108,7 +119,7 @@ class Memory(Parts):
     ) -> Recall:
         parsed = parse_query(query, max_chars=self.settings.query_chars)
         searcher = Searcher(connection, gate, self.settings, today=self._today())
-        found = searcher.search(parsed, wanted=wanted, filters=filters)
+        found = self._search(searcher, query, parsed, wanted, filters)
         degraded = [*self._degraded(), *stale]
         if found.cut_short:
             most = f"{self.settings.substring_segments_count} segments"
@@ -287,6 +298,8 @@ class Memory(Parts):
             scope, id, expect=expect, force=force, dry_run=dry_run, purge=purge
         )
         result = self._written(result, dry_run)
+        if not dry_run:
+            self._tell_summary(scope)
         if purge and not dry_run and not self._erase_deleted():
             text = "another process reads the index: forget --purge again when it has finished"
             problem = Problem("not-erased-yet", text, 0, result.path)
@@ -304,6 +317,145 @@ class Memory(Parts):
         with self._index.lock, self._index.reading() as connection:
             gate = self._guard.gate(connection, access)
             self._turn(connection, gate, access).touch(known)
+
+    def thread(
+        self,
+        id: str,
+        *,
+        access: Access | None = None,
+        system: str | None = None,
+        scope: str | None = None,
+        window: int | None = None,
+        reserve: int | None = None,
+        tools: int | Sequence[object] = 0,
+        shape: Shape | None = None,
+        create: bool = True,
+    ) -> Thread:
+        """The conversation called ``id``: ``thread(id).context(message)`` is the context call.
+
+        Its recalled part is the block that ``access`` sees. A new thread belongs to the session or
+        chat of ``access``, or to ``scope``. See docs/threads.md.
+        """
+        from h2ams.upkeep.thread_folder import open_thread
+
+        def memory(query: str, budget: int) -> str:
+            return self.context(query, access=access, budget=budget).text
+
+        return open_thread(
+            self.threads,
+            id,
+            access=access,
+            memory=memory,
+            system=system,
+            scope=scope,
+            window=window,
+            reserve=reserve,
+            tools=tools,
+            shape=shape,
+            create=create,
+        )
+
+    # -- after a turn, and for work items --------------------------------------------------------
+
+    def adjust(
+        self,
+        query: str,
+        block: MemoryBlock,
+        *,
+        access: Access,
+        answer: str = "",
+        wrote_memory: bool = False,
+        model: Model | None = None,
+    ) -> Adjustment:
+        """Let a model correct which segments the task needs, where that is due after a turn.
+
+        ``block`` is what ``context`` gave for ``query``. The correction shows in the next block and
+        lasts until the task changes. Without ``model`` the configured one is asked; failure and a
+        time-out of 30 s change nothing.
+        """
+        from h2ams.active import adjusting
+        from h2ams.active.adjust import Adjustment
+
+        chosen = model or self.model
+        if chosen is None:
+            return Adjustment("not-due", failure="no model is configured")
+        with self._index.lock:
+            gate, stale = self._guard.fresh(access)
+            with self._index.reading() as connection:
+                wanted = Wanted(self.settings.on_demand_count)
+                recall = self._recall(connection, gate, query, wanted, Filters(), stale)
+                turn = self._turn(connection, gate, access)
+                due = adjusting.prepare(turn, recall, block, answer, wrote_memory=wrote_memory)
+        if due is None:
+            return Adjustment("not-due")
+        found = adjusting.consult(chosen, due)
+        with self._index.lock, self._index.reading() as connection:
+            gate = self._guard.gate(connection, access)
+            adjusting.keep(self._turn(connection, gate, access), due, found)
+        return found
+
+    def reuse(
+        self,
+        item: WorkItem,
+        *,
+        completed: Iterable[WorkItem] = (),
+        excerpts: Iterable[Excerpt] = (),
+        owner: str = "",
+        reuse_memory: bool = True,
+    ) -> Reuse:
+        """The candidates that a work item may be given: memory, completed items, excerpts.
+
+        ``completed`` and ``excerpts`` are the host's; what is not of the item's workspace (by real
+        path) and ``owner`` is left out. ``reuse.render`` appends them, or does not, by schema.
+        """
+        from h2ams.active import reuse
+
+        if not reuse_memory:
+            return reuse.Reuse()
+        trusted = item.producer == "trusted-session" and item.source_session is not None
+        access = Access(
+            session=item.source_session if trusted else None,
+            vp=item.vp if trusted else None,
+            user="read",
+        )
+        scopes = reuse.allowed_scopes(item)
+        found = self.recall(item.summary, access=access, limit=reuse.MEMORY_PICKS, scopes=scopes)
+        return reuse.Reuse(
+            reuse.from_memory(item, found.hits, self.tokens),
+            reuse.from_items(item, completed, real_folder, self.tokens),
+            reuse.from_sessions(item, excerpts, real_folder, self.tokens, owner=owner),
+        )
+
+    def take_in(
+        self,
+        incoming: Sequence[Incoming],
+        *,
+        summaries: Sequence[SummaryText] = (),
+        access: Access | None = None,
+        dry_run: bool = False,
+    ) -> Taken:
+        """Add segments from elsewhere with their own ids and times; what is known already stays.
+
+        What cannot be written is listed in the result; ``AccessError`` before anything is written.
+        """
+        from h2ams.upkeep.intake import take_in
+
+        for scope in {each.scope for each in incoming} if access is not None else ():
+            self._writable(parse_scope(scope), access)
+        taken = take_in(self._root, self.settings, self.store, incoming, summaries, dry_run=dry_run)
+        if not dry_run:
+            self._files_written(taken.paths)
+        return taken
+
+    def tree(self, *, access: Access | None = None) -> FileTree:
+        """The folder as a tree of files, for tools that look at and edit whole files."""
+        from h2ams.memory.tree import FileTree
+
+        with self._index.lock:
+            gate, _ = self._guard.fresh(access)
+        return FileTree(
+            self._root, self.settings, gate, count=self._count, synced=self._files_written
+        )
 
     # -- index and hygiene: the owner's ----------------------------------------------------------
 
@@ -337,7 +489,7 @@ class Memory(Parts):
             self._syncer.refuse_sudden_emptiness()
             if self._index.is_new():  # there was none: nothing that could differ
                 self._syncer.sync()
-            return verify(self._root, self._index, self.settings)
+            return verify(self._root, self._index, self.settings, self._vectors)
 
     @healing
     def status(self, *, access: Access | None = None) -> Status:
@@ -372,7 +524,7 @@ class Memory(Parts):
         self._owner_only(access, "doctor")
         seen = self._syncer.sync()
         with self._index.lock:
-            checked = verify(self._root, self._index, self.settings)
+            checked = verify(self._root, self._index, self.settings, self._vectors)
             with self._index.reading() as connection:
                 problems = [
                     *seen.problems,
@@ -439,6 +591,16 @@ class Memory(Parts):
             self._date(),
         )
 
+    def _tell_summary(self, scope: Scope) -> None:
+        """A summary of ours does not go on saying what was just forgotten."""
+        found = self.store.summary(scope)
+        if found is None or found[1].basis is None:
+            return  # none, or a person's: that one is told of by the audit
+        try:
+            self.dreams.refresh(scope.text, model="rules")
+        except H2amsError as error:
+            _log.warning("%s: its summary could not follow: %s", scope, error.message)
+
     # -- access and freshness --------------------------------------------------------------------
 
     def _reads_wholly(self, gate: Gate, scope: Scope) -> bool:
@@ -486,6 +648,12 @@ class Memory(Parts):
         if scope.topic and access is not None:
             gate.check_write(self.store.canonical(scope))
         return scope
+
+    def _files_written(self, paths: Sequence[str]) -> None:
+        from h2ams.memory.store import WriteResult
+
+        first, *rest = paths or [""]
+        self._written(WriteResult("", "", "", first, other_paths=tuple(rest)), False)
 
     def _written(self, result: WriteResult, dry_run: bool) -> WriteResult:
         """Sync the file that was just written, so that the next recall sees it at no cost.

@@ -15,13 +15,15 @@
     |   |   `-- QuotaExceeded   a workflow's store and change log would be over their quota
     |   `-- ReadOnlyError       the engine may read but not rewrite this file or segment
     |-- IndexFaultError         the derived database cannot be used (never lost memory)
-    `-- ModelError              a language model gave no usable answer; ``failure`` says how
+    |-- ModelError              a language model gave no usable answer; ``failure`` says how
+    `-- ContextOverflow         what must be in a prompt is larger than its window
 
 Errors carry fields; nothing in the project matches on message text.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 
@@ -161,3 +163,20 @@ class ModelError(H2amsError):
     @property
     def retryable(self) -> bool:
         return self.failure not in ("refused", "truncated-input")
+
+
+class ContextOverflow(H2amsError):
+    """What may not be left out of a prompt exceeds what its window leaves.
+
+    ``needed`` and ``limit`` in tokens; ``parts`` says what each mandatory part costs.
+    """
+
+    def __init__(self, needed: int, limit: int, parts: Mapping[str, int]) -> None:
+        said = ", ".join(f"{name} {tokens}" for name, tokens in parts.items())
+        super().__init__(
+            f"the prompt needs {needed} tokens, the window leaves {limit}: {said}",
+            hint="use a larger window or a smaller reserve, fewer tools, or a shorter message",
+        )
+        self.needed = needed
+        self.limit = limit
+        self.parts = dict(parts)

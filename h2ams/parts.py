@@ -7,10 +7,11 @@ once, the dear ones (encoder, store) when they are first needed.
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
@@ -37,12 +38,18 @@ from h2ams.memory.scope import Scope, is_utf8
 from h2ams.settings import Settings
 
 if TYPE_CHECKING:
+    from h2ams.index.search import Filters, Found, Searcher, Wanted
+    from h2ams.index.vectors import Vectors
     from h2ams.memory.lifecycle import Lifecycle
     from h2ams.memory.lifecycle_plan import OwnedState
     from h2ams.memory.store import Store
+    from h2ams.models.request import Model
     from h2ams.stacks.compress import AttemptRecord, Compressor
     from h2ams.stacks.workflow import Workflow
+    from h2ams.text.words import Query
+    from h2ams.threads.context_engine import ContextEngine
     from h2ams.tokens import TokenCounter
+    from h2ams.upkeep.dreams import Dreams
     from h2ams.upkeep.scopes import Scopes
 
 INDEX_FILE = "index.db"
@@ -50,6 +57,8 @@ IGNORE_FILE = ".gitignore"
 JOURNAL_FOLDER = "journal"  # memory/lifecycle_plan.JOURNAL, without importing it for a recall
 READ_TRIES = 5  # of a read beside operations on scopes that follow each other
 _READS = frozenset({"recall", "context", "get", "list", "sources", "status"})
+
+_log = logging.getLogger(__name__)
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -117,6 +126,15 @@ def healing(
     return run
 
 
+def real_folder(path: str) -> str | None:
+    """The real path of an existing folder: what workspaces are compared by; None for no folder."""
+    try:
+        real = os.path.realpath(path, strict=True)
+    except (OSError, ValueError):
+        return None
+    return real if os.path.isdir(real) else None
+
+
 def _prepared(root: Root) -> str:
     """The path of the index, its folder made where that is possible."""
     with suppress(StoreError):  # read-only, or full: the index says so, and finds another place
@@ -151,9 +169,36 @@ class Parts:
             may_move=lambda: os.path.isdir(root.path),  # a root that is gone is an error
             on_loss=root.require_content,
         )
-        self._syncer = Syncer(root, self._index, settings, count=self._count)
+        self._vectors = self._semantic_side()
+        self._syncer = Syncer(root, self._index, settings, count=self._count, vectors=self._vectors)
         self._guard = Guard(self._index, self._syncer)
         self._settle()
+
+    def _semantic_side(self) -> Vectors | None:
+        """The vectors where the settings want them; a note where they cannot be had."""
+        if not self.settings.semantic:
+            return None
+        from h2ams.index import encoder, transformer
+        from h2ams.index.vectors import Vectors
+
+        small = self.settings.semantic_encoder == "transformer"
+        chosen = transformer if small else encoder
+        reason = chosen.missing()
+        if not reason:
+            return Vectors(transformer.Transformer() if small else encoder.Encoder())
+        text = f"semantic is on, but recall is by words alone ({reason}): {chosen.HINT}"
+        self._notes.append(Degraded("semantic-missing", text))
+        return None
+
+    def _search(
+        self, searcher: Searcher, text: str, query: Query, wanted: Wanted, filters: Filters
+    ) -> Found:
+        """By words, and by vectors too where the semantic side is on."""
+        if self._vectors is None:
+            return searcher.search(query, wanted=wanted, filters=filters)
+        from h2ams.index import hybrid
+
+        return hybrid.search(searcher, self._vectors, text, query, wanted=wanted, filters=filters)
 
     # -- opening and closing ---------------------------------------------------------------------
 
@@ -202,6 +247,8 @@ class Parts:
         return self._root.state
 
     def close(self) -> None:
+        if "threads" in self.__dict__:
+            self.threads.store.close()
         with self._index.lock:
             with suppress(sqlite.Error, H2amsError):  # hygiene: it can wait for the next time
                 self._index.tidy()
@@ -242,9 +289,11 @@ class Parts:
         renamed and cloned with its scope (``memory/lifecycle_plan.OwnedState``).
         """
         from h2ams.active.owned import ActiveState
+        from h2ams.dream.owned import DreamState
         from h2ams.index.owned import IndexState
         from h2ams.memory.kept_state import KeptState
         from h2ams.stacks.folder import StackState
+        from h2ams.upkeep.thread_folder import FILE, ThreadState
 
         index = IndexState(
             self._index, self._syncer, folders=self._lifecycle.folders, heal=self._heal
@@ -253,6 +302,8 @@ class Parts:
             KeptState(self._root, self.settings, index.scope_names),
             ActiveState(self._root),
             StackState.below(self._root),
+            DreamState(self._root),
+            ThreadState(self._root.state_path(FILE), lambda: self.threads.store),
             index,  # last: it erases what the others deleted from the same database file
         )
 
@@ -290,6 +341,71 @@ class Parts:
             cold_copy=cold_copy,
             create=create,
         )
+
+    @functools.cached_property
+    def threads(self) -> ContextEngine:
+        """The conversations of this folder (``<state>/threads.db``); opened when first needed."""
+        return self.open_threads(self._root.state_path("threads.db"))
+
+    def open_threads(self, place: str) -> ContextEngine:
+        """The conversations at ``place``: a file, or an address of PostgreSQL. Close its store."""
+        from h2ams.threads.context_engine import ContextEngine
+        from h2ams.upkeep.thread_flush import ThreadFlush
+        from h2ams.upkeep.thread_folder import open_store
+
+        flush = ThreadFlush(
+            self.store,
+            self.settings,
+            clock=self._now,
+            model=lambda: self.model,
+            existing=lambda: self.dreams.scopes(),
+            synced=self._follow,
+        )
+        return ContextEngine(
+            open_store(place),
+            settings=self.settings,
+            counter=self.tokens,
+            summariser=self.model,
+            flush=flush,
+            now=self._time,
+        )
+
+    def _time(self) -> str:
+        moment = self._now().astimezone(UTC).isoformat(timespec="milliseconds")
+        return moment.replace("+00:00", "Z")
+
+    @functools.cached_property
+    def dreams(self) -> Dreams:
+        """Durable maintenance: passes over conversations, their undo, summaries. The owner's."""
+        from h2ams.upkeep.dreams import Dreams
+
+        return Dreams(
+            self._root,
+            self.store,
+            self._index,
+            self._guard,
+            self.settings,
+            counter=lambda: self.tokens,
+            clock=self._now,
+            model=lambda: self.model,
+            synced=self._follow,
+        )
+
+    @functools.cached_property
+    def model(self) -> Model | None:
+        """The language model that the environment names (``H2AMS_MODEL``); None without one."""
+        return config.open_model(self.settings)
+
+    def _follow(self, paths: Sequence[str]) -> None:
+        """Bring the index up to date with files that were just written, where it can be."""
+        if not paths:
+            return
+        try:
+            self._syncer.sync(paths, trusted=paths)
+        except sqlite.DAMAGED as error:
+            self._heal(error)
+        except (H2amsError, sqlite.Error, OSError) as error:  # the next sync or recall catches up
+            _log.warning("written, but the index could not follow: %s", error)
 
     @property
     def tokens(self) -> TokenCounter:

@@ -76,7 +76,7 @@ class Turn:
         if commit:
             keep = self.settings.recent_count
             try:
-                self._change(lambda now: preflow.commit(now, block, task=task, recent_count=keep))
+                self.change(lambda now: preflow.commit(now, block, task=task, recent_count=keep))
             except StoreError as error:  # a read-only folder, a full disk: the turn goes on
                 text = f"what this turn used could not be recorded: {error.message}"
                 degraded = (*degraded, Degraded("use-not-recorded", text))
@@ -85,7 +85,7 @@ class Turn:
     def touch(self, addresses: Sequence[str]) -> None:
         """These segments were really used in the current turn."""
         keep = self.settings.recent_count
-        self._change(lambda now: now.touch(addresses, keep=keep))
+        self.change(lambda now: now.touch(addresses, keep=keep))
 
     def state(self) -> ActiveSet:
         """The active set of this session and VP: what still resolves and is still allowed."""
@@ -96,7 +96,13 @@ class Turn:
         vp = self.access.vp if self.access is not None else None
         return self.registry.load(session, vp, resolve=self._resolve, family=family)
 
-    def _change(self, change: Callable[[ActiveSet], ActiveSet]) -> None:
+    @property
+    def has_turns(self) -> bool:
+        """Whether there is a session or chat whose state this is."""
+        return self._owner() is not None
+
+    def change(self, change: Callable[[ActiveSet], ActiveSet]) -> None:
+        """Change the state on disk; what no longer resolves is left out on the way."""
         owner = self._owner()
         if owner is None:  # the owner at the command line has no turns
             return

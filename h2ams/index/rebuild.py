@@ -37,6 +37,7 @@ def rebuild(syncer: Syncer) -> SyncReport:
     fresh = Index(aside, encoding=index.encoding)
     try:
         builder = Syncer(root, fresh, settings, count=syncer.count, clock_ns=syncer.clock_ns)
+        builder.vectors = syncer.vectors
         try:
             report = _filled(builder, seen)
         except (sqlite.Error, sqlite.Unsound) as error:  # a full disk: what was built is no good
@@ -62,6 +63,9 @@ def _filled(builder: Syncer, seen: Scan) -> SyncReport:
         _for_bulk(connection)
         report = builder.build(plan, seen)
         connection.execute("INSERT INTO memory_fts (memory_fts) VALUES ('optimize')")
+        if builder.vectors is not None:
+            with builder.index.writing() as writable:
+                builder.vectors.complete(writable)
         _fts_hash(connection, FTS_HASH_BYTES)
     return report
 

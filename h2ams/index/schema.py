@@ -27,7 +27,7 @@ from h2ams.memory.layout import Role
 from h2ams.memory.scope import parse_scope
 from h2ams.text import words
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 ERASE_WAIT_S = 2.0  # for readers that still hold the state before a purge
 ERASE_SEGMENTS = 20_000  # up to so many, deleted words are erased at every close (0.2 s)
 UNERASED = "unerased"  # in `meta`: rows were deleted and their words may be in FTS5's parts yet
@@ -35,7 +35,7 @@ LOCAL_BITS = 20  # places in one scope: 1,048,576
 LOCAL_MASK = (1 << LOCAL_BITS) - 1
 SEQUENCE_BITS = 22  # scopes in one region (shared or private, and a project): 4,194,304
 PROJECT_BITS = 20
-BLOCK_BITS = 12  # segments whose lengths and days share one row of `blocks`
+BLOCK_BITS = 12  # segments whose figures share one row of `blocks`: index/places.py
 BLOCK_MASK = (1 << BLOCK_BITS) - 1
 
 # A token is exactly what stands between two blanks: all other ASCII but the quote belongs to it.
@@ -104,13 +104,14 @@ CREATE TABLE memory_segments (
     words TEXT NOT NULL,              -- analysed text: text/words.py
     forms TEXT NOT NULL,
     labels TEXT NOT NULL,
+    roots TEXT NOT NULL,
     sources TEXT NOT NULL,            -- JSON list
     heading TEXT NOT NULL,
     body TEXT NOT NULL,               -- secrets masked
     UNIQUE (scope, id)
 );
-CREATE INDEX segments_by_file ON memory_segments (file);
-CREATE INDEX segments_by_update ON memory_segments (scope, updated_at);
+CREATE INDEX segments_by_file ON memory_segments (file, line);
+CREATE INDEX segments_by_day ON memory_segments (scope, day);
 CREATE TABLE source_msgs (
     message TEXT NOT NULL, segment INTEGER NOT NULL, PRIMARY KEY (message, segment)
 ) WITHOUT ROWID;
@@ -129,7 +130,7 @@ _LOST = {
 
 _FTS = f"""
 CREATE VIRTUAL TABLE memory_fts USING fts5(
-    words, forms, labels, content='memory_segments', content_rowid='rowid',
+    words, forms, labels, roots, content='memory_segments', content_rowid='rowid',
     tokenize="{TOKENIZER}"
 );
 """

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from h2ams import sqlite
 from h2ams.errors import RootError, UnsafePathError
 from h2ams.files import Root
+from h2ams.index import vector_sync
 from h2ams.index.plan import Found, Known, Plan, plan_sync
 from h2ams.index.scan import Scan, check_room, found_file, is_racy, no_collections, scan
 from h2ams.index.schema import Index
@@ -33,6 +34,7 @@ from h2ams.settings import Settings
 
 if TYPE_CHECKING:
     from h2ams.index.apply import Applier
+    from h2ams.index.vectors import Vectors
 
 BATCH_FILES = 2_000  # files read in one write transaction
 
@@ -95,12 +97,14 @@ class Syncer:
         *,
         count: Callable[[str], int],
         clock_ns: Callable[[], int] = time.time_ns,
+        vectors: Vectors | None = None,
     ) -> None:
         self.root = root
         self.index = index
         self.settings = settings
         self.count = count
         self.clock_ns = clock_ns
+        self.vectors = vectors  # None: the semantic side is off
         self.folder_problems: tuple[Problem, ...] = ()  # of the last walk over everything
         # Set by a watch in this process: whether the index has all that was written until now.
         self.settled: Callable[[], bool] | None = None
@@ -130,6 +134,7 @@ class Syncer:
                 check_room(seen, self.settings)
                 self.folder_problems = tuple(seen.problems)
             report = self._run(seen, targets, frozenset(trusted))
+            vector_sync.keep(self.index, self.vectors)
         self.index.made_new = self.index.made_new and bool(targets)
         return replace(report, elapsed_ms=(time.perf_counter() - started) * 1000)
 
@@ -298,8 +303,9 @@ class Syncer:
                 writer = Writer(connection)
                 clock = Clock(self.clock_ns(), trusted)
                 applier = Applier(self.root, connection, writer, self.settings, self.count, clock)
-                self._apply_batch(applier, batch, connection)
-                writer.flush()
+                with vector_sync.around(connection, self.vectors, batch):
+                    self._apply_batch(applier, batch, connection)
+                    writer.flush()
                 if number == len(batches) - 1:
                     _save_folders(connection, folders, seen.started_ns)
             report = replace(
@@ -347,6 +353,8 @@ class Syncer:
     def refresh(self, scopes: Sequence[str] | None, expected: Sequence[str] = ()) -> SyncReport:
         """Sync what changed in ``scopes`` (None: everything); ``expected`` are scopes that may
         exist on the disk without being known yet. Costs one stat per known file and folder."""
+        if self.vectors is not None and not self.index.made_new:
+            vector_sync.keep(self.index, self.vectors)
         if self.settled is not None and not self.index.made_new and self.settled():
             return SyncReport()
         if scopes is None or self.index.made_new:

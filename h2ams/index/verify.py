@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from h2ams import sqlite
 from h2ams.errors import StoreError
@@ -25,6 +26,9 @@ from h2ams.memory.scope import parse_scope
 from h2ams.memory.values import Problem
 from h2ams.settings import Settings
 
+if TYPE_CHECKING:
+    from h2ams.index.vectors import Vectors
+
 PROBED_WORDS = 2_000  # a page of the table of words stands for some hundred pages of them
 
 
@@ -38,7 +42,9 @@ class Verification:
     problems: tuple[Problem, ...] = ()
 
 
-def verify(root: Root, index: Index, settings: Settings) -> Verification:
+def verify(
+    root: Root, index: Index, settings: Settings, vectors: Vectors | None = None
+) -> Verification:
     """Compare the index with the files. Reads everything, writes nothing."""
     problems = _database_problems(index)
     with index.reading() as connection:
@@ -53,6 +59,8 @@ def verify(root: Root, index: Index, settings: Settings) -> Verification:
         }
         stale = _stale_digest(connection)
         shown = _shown_digest(connection)
+        if vectors is not None:
+            problems += vectors.problems(connection)
     expected, to_show = _files_digests(root, settings, pending)
     live = digest.combine((digest.add(found, minus=(stale,)),))
     if live != expected:

@@ -145,3 +145,12 @@ class TestStacks(OwnedStateContract):
         assert self.owner(memory).list(OLD) == () != self.owner(memory).list(parse_scope(OTHER))
         with memory.stack("game", owner=OLD.text) as game:
             assert game.canonical_text() == ""
+
+
+class TestThreads(OwnedStateContract):
+    owner_name = "threads"
+
+    def make(self, memory: Memory, session: Scope) -> None:
+        for name in ("one", "two"):
+            thread = memory.thread(f"{name}-{session.session}", scope=session.text)
+            thread.append({"role": "user", "content": f"said in {session}"})

@@ -154,6 +154,100 @@ def test_the_documents_of_index_and_folder(run: Runner) -> None:
     assert list(run("config", "recall-limit-count")["settings"]) == ["recall_limit_count"]
 
 
+def test_the_documents_of_threads(run: Runner) -> None:
+    run("init")
+    assert run("thread", "new", "t1", "--system", "Be kind.")["created"] is True
+    assert run("thread", "new", "t1")["created"] is False
+    for n in range(12):
+        run("thread", "append", "t1", f"question {n} about tabs " * 20)
+        run("thread", "append", "t1", "--role", "assistant", f"answer {n} " * 30)
+    small = ("--window", "1600", "--reserve", "100")
+    context = run("thread", "context", "t1", "and now?", *small)
+    assert context["receipt"]["compaction"] == "compacted" and context["messages"]
+    shown = run("thread", "show", "t1")
+    for row in shown["rows"]:
+        check(row, SHAPES["thread-row"], "row")
+    assert sum(row["kind"] == "summary" for row in shown["rows"]) == 1
+    run("thread", "new", "t2")
+    assert run("thread", "search", "t2", "tabs")["hits"]
+    run("thread", "compact", "t1", "--force", *small)
+    assert run("thread", "restart", "t1", "afresh")["outcome"] == "restarted"
+    assert [each["id"] for each in run("thread", "list")["threads"]] == ["t1", "t2"]
+    assert run("thread", "delete", "t1")["deleted"] is True
+    large = run(
+        "thread",
+        "context",
+        "t2",
+        "word " * 900,
+        "--window",
+        "200",
+        "--reserve",
+        "0",
+        shape="error",
+        code=1,
+    )["error"]
+    assert (large["code"], large["limit"]) == ("overflow", 200) and large["needed"] > 900
+
+
+def test_the_documents_of_dream_summary_and_audit(
+    run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("H2AMS_NOW", "2026-05-09T00:00:00Z")
+    talk = tmp_path / "talk.jsonl"
+    texts = ["We decided to use SQLite.", "My editor is Helix.", "Always run make check."]
+    lines = [
+        json.dumps({"id": f"m{n}", "role": "user", "content": text, "createdAt": "2026-05-01"})
+        for n, text in enumerate(texts)
+    ]
+    talk.write_text("\n".join([*lines, "broken"]), encoding="utf-8")
+    run("init")
+    assert (
+        "+We decided" in run("dream", "run", "sessions/s1", str(talk), "--dry-run", code=1)["diff"]
+    )
+    done = run("dream", "run", "sessions/s1", str(talk), code=1)
+    assert done["outcome"] == "done" and done["problems"][0]["line"] == 4
+    assert run("dream", "run", "sessions/s1", str(talk), code=1)["outcome"] == "nothing-new"
+    assert run("dream", "status", shape="dream-status")["passes"][0]["pass"] == done["pass"]
+    shown = run("summary", "show", "sessions/s1", shape="summary-show")
+    assert "We decided to use SQLite." in shown["text"]
+    statuses = {each["status"] for each in run("summary", "refresh")["summaries"]}
+    assert statuses == {"fresh", "empty"}  # empty: what lies outside of the families
+    assert run("audit", code=0)["segments"] == 3
+    for path in ("user/memory.md", "sessions/s1/memory.md"):
+        with (run.root / path).open("a", encoding="utf-8") as file:
+            file.write("\n---\nid: x\nkind: fact\n---\nMy editor is Helix, the blue one.\n")
+            file.write("\n---\nid: y\nkind: fact\n---\nMy editor is Helix, the blue one.\n")
+    assert run("audit", code=1)["counts"]["exact-duplicate"] >= 2
+    fixed = run("audit", "--fix", code=1)
+    assert fixed["pass"] and not fixed["failures"]
+    assert run("dream", "undo", fixed["pass"], shape="dream-undo")["restored"]
+    assert run("dream", "undo", done["pass"], shape="error", code=1)["error"]["code"] == "conflict"
+    run("dream", "stop", shape="error", code=2)
+    run("dream", "run", "user", str(talk), shape="error", code=2)
+    run("dream", "run", "--session", "s1", "sessions/s1", str(talk), shape="error", code=1)
+
+
+def test_the_documents_of_moving(run: Runner, tmp_path: Path) -> None:
+    data = Path(__file__).resolve().parents[1] / "data/import"
+    run("init")
+    assert len(run("import", "mem0", str(data / "mem0.json"))["added"]) == 4
+    assert run("import", "jsonl", str(data / "other.jsonl"), code=1)["failed"]
+    found = run("import", "obsidian", str(data / "obsidian"), "--dry-run")
+    assert found["in_place"] and found["notes"] == 3 and found["left_out"]
+    assert run("export", "--output", str(tmp_path / "all.jsonl"))["segments"] == 5
+    assert run("export", "--folder", str(tmp_path / "copy"))["files"] == 4
+
+
+def test_the_documents_of_setup(run: Runner, tmp_path: Path) -> None:
+    file = str(tmp_path / "mcp.json")
+    run("init")
+    assert '"h2ams"' in run("setup", "cursor", "--file", file)["snippet"]
+    assert "+" in run("setup", "cursor", "--file", file, "--dry-run")["diff"]
+    assert run("setup", "cursor", "--file", file, "--write")["changed"] is True
+    assert run("setup", "cursor", "--file", file, "--write")["changed"] is False
+    assert run("setup", "cursor", "--file", file, "--undo")["changed"] is True
+
+
 def test_the_document_of_watch(capsys: pytest.CaptureFixture[str]) -> None:
     def watch(*, on_sync: Any, report: Any, stop: threading.Event) -> None:
         report("watch-polling", "no events here")
@@ -176,6 +270,7 @@ def test_the_documents_without_a_command(run: Runner) -> None:
     assert conflict["expected"] == "0" * 64 and conflict["actual"] != "0" * 64
     limit = run("remember", "user", "x" * 64_001, shape="error", code=1)["error"]
     assert (limit["name"], limit["limit"]) == ("max_segment_chars", 64_000)
+    run("mcp", "--owner", code=2)
     run("recall", "--help", shape="help")
     run("--version", shape="version")
 
