@@ -28,7 +28,7 @@ from h2ams.index.sync import SyncReport
 from h2ams.memory.access import Access, Gate
 from h2ams.memory.layout import scope_of_path
 from h2ams.memory.record import Degraded, Hit, Recall, Record
-from h2ams.memory.scope import Scope, canonical_glob, parse_address, parse_scope
+from h2ams.memory.scope import Scope, canonical_glob, is_utf8, parse_address, parse_scope
 from h2ams.memory.values import Problem, check_kind, is_note_id, parse_time
 from h2ams.parts import SUSPICIOUS, Parts, healing, real_folder
 from h2ams.text.words import parse_query
@@ -208,6 +208,8 @@ class Memory(Parts):
     @healing
     def sources(self, message_id: str, *, access: Access | None = None) -> tuple[Record, ...]:
         """The segments that cite the source message ``message_id``."""
+        if not is_utf8(message_id):
+            return ()  # nobody could have cited it
         with self._index.lock:
             gate, _ = self._guard.fresh(access)
             with self._index.reading() as connection:

@@ -24,6 +24,7 @@ from h2ams.errors import (
     LimitError,
     ScopeError,
     StoreError,
+    UnsafePathError,
 )
 from h2ams.files import STATE_FOLDER, Root
 from h2ams.index import schema
@@ -33,7 +34,7 @@ from h2ams.index.score import day_of
 from h2ams.index.sync import Syncer
 from h2ams.memory.access import Access
 from h2ams.memory.record import Degraded
-from h2ams.memory.scope import Scope
+from h2ams.memory.scope import Scope, is_utf8
 from h2ams.settings import Settings
 
 if TYPE_CHECKING:
@@ -461,6 +462,14 @@ class Parts:
         """Paths as the syncer takes them: relative to the root; absolute ones must lie inside."""
         found = []
         for path in paths:
+            if not is_utf8(path):
+                raise UnsafePathError(
+                    f"path {path!a} is no text that UTF-8 can hold: such a file is never read",
+                    path=path,
+                    hint="give the file another name",
+                )
+            if "\0" in path:
+                self._root.absolute(path)  # raises: no name holds one
             if os.path.isabs(path):
                 path = os.path.relpath(os.path.realpath(path), self._root.path)
             relative = os.path.normpath(path).replace(os.sep, "/")
@@ -493,8 +502,8 @@ class Parts:
 
     def _is_damage(self, error: Exception) -> bool:
         """Whether ``error`` comes from a damaged index, not from a call or a mistake of ours."""
-        if isinstance(error, sqlite.DAMAGED):
-            return True
+        if isinstance(error, (*sqlite.DAMAGED, UnicodeDecodeError)):
+            return True  # no text that the engine wrote into a database is anything but UTF-8
         if isinstance(error, sqlite.HINDERED) or not self._index.is_open:
             return False
         with self._index.lock:
