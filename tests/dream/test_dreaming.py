@@ -441,6 +441,7 @@ def test_undo_restores_every_file_byte_for_byte(tmp_path: Path) -> None:
     assert "user/memory.md" in paths and "user/summary.zh.md" in paths
     assert dream(tmp_path).run(THREAD, SECOND).outcome == "nothing-new"  # they stay read
     assert journal(tmp_path).find_pass(report.pass_id).undone  # type: ignore[union-attr]
+    assert undo(tmp_path, report.pass_id) == ()
 
 
 def test_passes_are_undone_in_turn_back_to_the_beginning(tmp_path: Path) -> None:
@@ -491,7 +492,9 @@ def test_undo_never_brings_back_what_was_purged(tmp_path: Path) -> None:
     (old,) = [h for h in store.held(user)[1] if "Tom" in h.segment.body]
     for id in (cat.id, old.id):
         store.remove(user, id, purge=True)
-    undo(tmp_path, report.pass_id)
+    with pytest.raises(ConflictError, match=r"not undone: user \(purged\)"):
+        undo(tmp_path, report.pass_id)
+    assert "We decided to ship." not in bodies(tmp_path, "sessions/s1")  # that one was undone
     everything = b"".join(files(tmp_path).values()).decode() + state_texts(tmp_path)
     summaries = [name for name in files(tmp_path) if "summary" in name]
     for name in summaries:
