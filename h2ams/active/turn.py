@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from h2ams.active import preflow
 from h2ams.active.ams import ActiveSet, task_fingerprint
@@ -17,7 +17,7 @@ from h2ams.active.registry import Family, Registry
 from h2ams.errors import ScopeError, StoreError
 from h2ams.index.read import Reader
 from h2ams.memory.access import Access, Gate
-from h2ams.memory.record import Recall, Record
+from h2ams.memory.record import Degraded, Recall, Record
 from h2ams.memory.scope import Scope, parse_address, parse_scope
 from h2ams.memory.store import Store
 from h2ams.settings import Settings
@@ -72,10 +72,15 @@ class Turn:
             ),
             language=language,
         )
+        degraded = recall.degraded
         if commit:
             keep = self.settings.recent_count
-            self.change(lambda now: preflow.commit(now, block, task=task, recent_count=keep))
-        return block
+            try:
+                self.change(lambda now: preflow.commit(now, block, task=task, recent_count=keep))
+            except StoreError as error:  # a read-only folder, a full disk: the turn goes on
+                text = f"what this turn used could not be recorded: {error.message}"
+                degraded = (*degraded, Degraded("use-not-recorded", text))
+        return replace(block, degraded=degraded) if degraded else block
 
     def touch(self, addresses: Sequence[str]) -> None:
         """These segments were really used in the current turn."""

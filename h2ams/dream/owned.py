@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from h2ams.dream.journal import Journal
 from h2ams.files import Root
-from h2ams.memory.scope import Scope, parse_scope
+from h2ams.memory.lifecycle_plan import holds, renamed
+from h2ams.memory.scope import Scope
 
 
 class DreamState:
@@ -26,27 +27,17 @@ class DreamState:
         return self._journal.owned_by(lambda each: holds(scope, each))
 
     def delete(self, scope: Scope) -> tuple[str, ...]:
-        """Remove them all; nothing is left for later."""
-        self._journal.drop(self.list(scope))
+        """Remove them all; nothing is left for later.
+
+        Plans and debug files of other threads may hold text of the scope: they go as with a purge.
+        """
+        self._journal.drop((*self.list(scope), *self._journal.texts()))
         return ()
 
     def rename(self, old: Scope, new: Scope) -> None:
         self._journal.rename_owner(
-            lambda each: holds(old, each), lambda each: _moved(each, old, new)
+            lambda each: holds(old, each), lambda each: renamed(each, old, new)
         )
 
     def clone(self, old: Scope, new: Scope) -> None:
         """Nothing: a copy has no passes of its own yet."""
-
-
-def holds(family: Scope, scope: Scope) -> bool:
-    """Whether ``scope`` is ``family`` or belongs to it."""
-    if family.family == "vp":
-        return scope.vp == family.vp
-    return scope == family or scope.text.startswith(f"{family.text}/")
-
-
-def _moved(scope: Scope, old: Scope, new: Scope) -> Scope:
-    if old.family == "vp":
-        return parse_scope(f"{scope.text.removesuffix(old.vp or '')}{new.vp}")
-    return parse_scope(new.text + scope.text[len(old.text) :])

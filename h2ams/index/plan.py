@@ -54,7 +54,7 @@ class Known(NamedTuple):
             and self.ctime_ns == found.ctime_ns
             and self.inode == found.inode
             and self.scope == found.scope
-            and self.role == found.role.value
+            and self.role == found.role
         )
 
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
 
-from h2ams.errors import RootError, UnsafePathError
+from h2ams.errors import LimitError, RootError, UnsafePathError
 from h2ams.files import Root
 from h2ams.index.plan import Found
 from h2ams.memory import layout
@@ -100,11 +100,29 @@ def scan(root: Root, settings: Settings, folders: Iterable[str] = ("",)) -> Scan
     return result
 
 
+def check_room(seen: Scan, settings: Settings) -> None:
+    """``LimitError`` where a whole folder holds more scopes than ``max_scopes_count``."""
+    limit = settings.max_scopes_count
+    if len(seen.folders) <= limit:  # each scope has a folder of its own
+        return
+    size = len({each.scope for each in seen.files.values()})
+    if size > limit:
+        raise LimitError(
+            f"the memory folder holds {size} scopes: the limit max_scopes_count is {limit}",
+            name="max_scopes_count",
+            limit=limit,
+            size=size,
+        )
+
+
 def found_file(path: str, place: Place, role: Role, status: os.stat_result) -> Found:
     """A tracked file of the folder at ``place``, which belongs to a scope."""
     scope = place.scope_text
     assert scope, f"{path} belongs to no scope"
-    name = path if place.unfiled else path.split("/", scope.count("/") + 1)[-1]
+    if place.is_scope:
+        name = path[path.rfind("/") + 1 :]
+    else:
+        name = path if place.unfiled else path.split("/", scope.count("/") + 1)[-1]
     if not name.isascii():
         name = unicodedata.normalize("NFC", name)
     return Found(
@@ -138,7 +156,8 @@ def _walk(root: Root, top: str, top_place: Place, result: Scan, max_depth: int) 
             _unreadable(folder, absolute, error, result)
             continue
         # The time was taken before the listing: what comes in between shows at the next scan.
-        result.folders[folder] = (place.scope_text, mtime_ns)
+        scope = place.scope_text
+        result.folders[folder] = (scope, mtime_ns)
         for entry in listed:
             name = entry.name
             path = f"{folder}/{name}" if folder else name
@@ -161,12 +180,12 @@ def _walk(root: Root, top: str, top_place: Place, result: Scan, max_depth: int) 
                     elif entry.is_file() and not _crosses(
                         root, path, path, place.scope or layout.UNFILED, result
                     ):
-                        _file(entry, path, place, result)
+                        _file(entry, path, place, scope, result)
                 except OSError as error:  # a link to itself, or to a name that is too long
                     text = f"a link that cannot be followed: {error.strerror}"
                     result.problems.append(Problem("unsafe-link", text, 0, path))
             else:
-                _file(entry, path, place, result)
+                _file(entry, path, place, scope, result)
 
 
 def _push(
@@ -212,15 +231,14 @@ def _crosses(root: Root, path: str, inside: str, scope: Scope, result: Scan) -> 
     return True
 
 
-def _file(entry: os.DirEntry[str], path: str, place: Place, result: Scan) -> None:
-    name = entry.name
-    role, detail = layout.role(place, name)
-    code, colon, text = detail.partition(": ")
-    if colon:  # a quiet reason has no colon
-        result.problems.append(Problem(code, text, 0, path))
-    if role not in TRACKED:
-        return
-    if not place.scope_text:
+def _file(entry: os.DirEntry[str], path: str, place: Place, scope: str, result: Scan) -> None:
+    """One entry that is no folder; ``scope`` is that of ``place`` ("" for none)."""
+    role, detail = layout.role(place, entry.name)
+    if detail:
+        code, colon, text = detail.partition(": ")
+        if colon:  # a quiet reason has no colon
+            result.problems.append(Problem(code, text, 0, path))
+    if role not in TRACKED or not scope:
         return
     try:
         status = entry.stat()

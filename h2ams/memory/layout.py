@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum, IntEnum
+from enum import IntEnum, StrEnum
 
 from h2ams.errors import ScopeError
 from h2ams.memory.scope import (
@@ -35,7 +35,7 @@ REDIRECT_FILE = "redirect.json"
 _LAYOUTS = ("sessions", "session", "group")  # the index is Place.layout
 
 
-class Role(Enum):
+class Role(StrEnum):
     """What a file is to the engine."""
 
     MEMORY = "memory"

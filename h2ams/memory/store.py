@@ -58,7 +58,8 @@ class Store:
     """The segments and summaries of one root. Safe to call from several threads.
 
     ``clock`` gives the aware time of a write. ``counter`` bounds summaries; without one the
-    encoding of the settings is loaded when the first summary is written.
+    encoding of the settings is loaded when the first summary is written. ``settle`` finishes
+    operations on scopes that died; it is called before a write.
     """
 
     def __init__(
@@ -68,11 +69,12 @@ class Store:
         *,
         clock: Callable[[], datetime],
         counter: TokenCounter | None = None,
+        settle: Callable[[], None] = lambda: None,
     ) -> None:
         self._root = root
         self._settings = settings
         self._clock = clock
-        self._files = ScopeFiles(root, settings)
+        self._files = ScopeFiles(root, settings, settle=settle)
         self._keep = Keep(root)
         self._forgetting = Forgetting(root, settings, self._files, self._keep, clock=clock)
         self._summaries = Summaries(

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from h2ams.dream.summarise import Refreshed
+    from h2ams.memory.lifecycle_plan import FileChange, ScopeChange
     from h2ams.memory.record import Degraded, Hit, Record
     from h2ams.memory.store import WriteResult
     from h2ams.memory.values import Problem
@@ -55,6 +56,7 @@ def hit(found: Hit) -> Document:
     return segment(found.record) | {
         "score": found.score,
         "terms": dict(found.terms),
+        "matched": found.through,
         "matched_terms": list(found.matched),
     }
 
@@ -96,6 +98,35 @@ def written(result: WriteResult, *, dry_run: bool) -> Document:
         "conflict": result.conflict,
         "problems": problems(result.problems),
     }
+
+
+def scope_change(change: ScopeChange) -> Document:
+    """What an operation on a scope did, or would do."""
+    return {
+        "kind": change.kind,
+        "scope": change.scope,
+        "target": change.target,
+        "changed": change.changed,
+        "files": [
+            {
+                "path": each.path,
+                "to": each.to or None,
+                "bytes": each.size_bytes,
+                "sha256": each.sha256,
+            }
+            for each in change.files
+        ],
+        "state": [{"owner": each.owner, "what": each.what} for each in change.state],
+        "kept": list(change.kept),
+        "failed": [{"path": each.path, "message": each.message} for each in change.failed],
+        "segments_before": change.segments_before,
+        "segments_after": change.segments_after,
+    }
+
+
+def _file_change(each: FileChange) -> Document:
+    to = each.to or None  # null: removed
+    return {"path": each.path, "to": to, "bytes": each.size_bytes, "sha256": each.sha256}
 
 
 def degraded(found: Iterable[Degraded]) -> list[Document]:

@@ -40,12 +40,13 @@ _CODES = {
     "ReadOnlyError": "read-only",
     "StoreError": "store",
     "IndexFaultError": "index",
+    "ContextOverflow": "overflow",
     "ModelError": "model",
     "H2amsError": "error",
     "OSError": "system",
     "KeyboardInterrupt": "interrupted",
 }
-_FIELDS = ("path", "expected", "actual", "holder", "name", "limit", "size", "current")
+_FIELDS = ("path", "expected", "actual", "holder", "name", "limit", "size", "current", "needed")
 
 # C0 but tab and newline, DEL and C1: what a terminal would obey.
 _CONTROLS = [*range(0x20), *range(0x7F, 0xA0)]

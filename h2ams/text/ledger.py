@@ -80,18 +80,18 @@ def _lines(entries: Iterable[str]) -> Iterator[str]:
     groups: dict[str, list[str]] = {}
     plain: list[str] = []
     for entry in entries:
-        label = _SHOUTED.match(entry)
-        if label and entry[label.end() :].strip():
-            groups.setdefault(label[0], []).append(entry)
+        shouted = _SHOUTED.match(entry)
+        if shouted and entry[shouted.end() :].strip():
+            groups.setdefault(shouted[0], []).append(entry)
         else:
             plain.append(entry)
     yield from (f"- {each}" for each in plain)
-    for label, group in groups.items():
+    for shared, group in groups.items():
         if len(group) == 1:
             yield f"- {group[0]}"
         else:
-            yield label
-            yield from (f"- {each[len(label) :].strip()}" for each in group)
+            yield shared
+            yield from (f"- {each[len(shared) :].strip()}" for each in group)
 
 
 def _unlabelled(lines: Iterable[str]) -> Iterator[str]:
@@ -314,7 +314,7 @@ def _within(entries: list[str], most_chars: int) -> list[str]:
     ranks = [_rank(telling(each)) for each in entries]
 
     def place(at: int) -> tuple[int, int]:
-        return -ranks[at], at if ranks[at] >= 2 else -at
+        return -ranks[at], at if ranks[at] >= _STANDING else -at
 
     chosen: set[int] = set()
     headed: dict[str, int] = {}
@@ -348,6 +348,9 @@ def _cost(entry: str, headed: Mapping[str, int]) -> int:
     return full - len(label) - 1
 
 
+_STANDING = 3  # from this class on the older entry is kept before the newer one
+
+
 def _rank(score: int) -> int:
-    """Classes of entries: 3 rules, 2 statements of weight, 1 statements, 0 single finds."""
-    return 3 if score >= 8 else 2 if score >= 5 else 1 if score >= STATEMENT else 0
+    """Classes: 4 rules, 3 statements of weight, 2 statements, 1 names and values, 0 numbers."""
+    return sum(score >= least for least in (2, STATEMENT, 5, 8))

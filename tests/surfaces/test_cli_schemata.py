@@ -119,6 +119,23 @@ def test_the_documents_of_reading_and_writing(run: Runner) -> None:
     assert run("forget", first["address"], "--purge")["removed"] is True
 
 
+def test_the_documents_of_whole_scopes(run: Runner) -> None:
+    run("remember", "sessions/s1", "One.")
+    assert run("scope", "list")["scopes"][0]["folders"] == ["sessions/s1"]
+    assert run("scope", "rename", "sessions/s1", "sessions/s2", "--dry-run")["dry_run"] is True
+    (change,) = run("scope", "clone", "sessions/s1", "sessions/s3")["changes"]
+    assert change["files"][0]["to"] == "sessions/s3/memory.md" and change["changed"] is True
+    old = run.root / "group" / "s1"
+    old.mkdir(parents=True)
+    (old / "memory.md").write_text("---\nid: a\n---\nOld.\n", encoding="utf-8")
+    (change,) = run("scope", "migrate")["changes"]
+    assert (change["segments_before"], change["segments_after"]) == (2, 2)
+    assert run("scope", "migrate")["changes"] == []
+    (change,) = run("scope", "delete", "sessions/s1", "--yes")["changes"]
+    assert {each["to"] for each in change["files"]} == {None}
+    run("scope", "delete", "sessions/s1", "--yes", code=1, shape="error")
+
+
 def test_the_documents_of_index_and_folder(run: Runner) -> None:
     run("remember", "user", "Prefers tabs.")
     note = run.root / "user" / "memory.md"
@@ -135,6 +152,41 @@ def test_the_documents_of_index_and_folder(run: Runner) -> None:
     settings = run("config")["settings"]
     assert settings["recall_limit_count"] == {"value": 10, "source": "default"}
     assert list(run("config", "recall-limit-count")["settings"]) == ["recall_limit_count"]
+
+
+def test_the_documents_of_threads(run: Runner) -> None:
+    run("init")
+    assert run("thread", "new", "t1", "--system", "Be kind.")["created"] is True
+    assert run("thread", "new", "t1")["created"] is False
+    for n in range(12):
+        run("thread", "append", "t1", f"question {n} about tabs " * 20)
+        run("thread", "append", "t1", "--role", "assistant", f"answer {n} " * 30)
+    small = ("--window", "1600", "--reserve", "100")
+    context = run("thread", "context", "t1", "and now?", *small)
+    assert context["receipt"]["compaction"] == "compacted" and context["messages"]
+    shown = run("thread", "show", "t1")
+    for row in shown["rows"]:
+        check(row, SHAPES["thread-row"], "row")
+    assert sum(row["kind"] == "summary" for row in shown["rows"]) == 1
+    run("thread", "new", "t2")
+    assert run("thread", "search", "t2", "tabs")["hits"]
+    run("thread", "compact", "t1", "--force", *small)
+    assert run("thread", "restart", "t1", "afresh")["outcome"] == "restarted"
+    assert [each["id"] for each in run("thread", "list")["threads"]] == ["t1", "t2"]
+    assert run("thread", "delete", "t1")["deleted"] is True
+    large = run(
+        "thread",
+        "context",
+        "t2",
+        "word " * 900,
+        "--window",
+        "200",
+        "--reserve",
+        "0",
+        shape="error",
+        code=1,
+    )["error"]
+    assert (large["code"], large["limit"]) == ("overflow", 200) and large["needed"] > 900
 
 
 def test_the_documents_of_dream_summary_and_audit(
@@ -175,6 +227,27 @@ def test_the_documents_of_dream_summary_and_audit(
     run("dream", "run", "--session", "s1", "sessions/s1", str(talk), shape="error", code=1)
 
 
+def test_the_documents_of_moving(run: Runner, tmp_path: Path) -> None:
+    data = Path(__file__).resolve().parents[1] / "data/import"
+    run("init")
+    assert len(run("import", "mem0", str(data / "mem0.json"))["added"]) == 4
+    assert run("import", "jsonl", str(data / "other.jsonl"), code=1)["failed"]
+    found = run("import", "obsidian", str(data / "obsidian"), "--dry-run")
+    assert found["in_place"] and found["notes"] == 3 and found["left_out"]
+    assert run("export", "--output", str(tmp_path / "all.jsonl"))["segments"] == 5
+    assert run("export", "--folder", str(tmp_path / "copy"))["files"] == 4
+
+
+def test_the_documents_of_setup(run: Runner, tmp_path: Path) -> None:
+    file = str(tmp_path / "mcp.json")
+    run("init")
+    assert '"h2ams"' in run("setup", "cursor", "--file", file)["snippet"]
+    assert "+" in run("setup", "cursor", "--file", file, "--dry-run")["diff"]
+    assert run("setup", "cursor", "--file", file, "--write")["changed"] is True
+    assert run("setup", "cursor", "--file", file, "--write")["changed"] is False
+    assert run("setup", "cursor", "--file", file, "--undo")["changed"] is True
+
+
 def test_the_document_of_watch(capsys: pytest.CaptureFixture[str]) -> None:
     def watch(*, on_sync: Any, report: Any, stop: threading.Event) -> None:
         report("watch-polling", "no events here")
@@ -197,6 +270,7 @@ def test_the_documents_without_a_command(run: Runner) -> None:
     assert conflict["expected"] == "0" * 64 and conflict["actual"] != "0" * 64
     limit = run("remember", "user", "x" * 64_001, shape="error", code=1)["error"]
     assert (limit["name"], limit["limit"]) == ("max_segment_chars", 64_000)
+    run("mcp", "--owner", code=2)
     run("recall", "--help", shape="help")
     run("--version", shape="version")
 
