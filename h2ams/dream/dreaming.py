@@ -226,6 +226,7 @@ class Dream:
             count=self._estimate.count,
         )
         todo = [*waiting, *cut]
+        existing = tuple(self._existing())
         knowing = Knowing(self._store, self._settings, self._extractor, format_time(self._clock()))
         changes: list[Change] = []
         refusals: list[Refusal] = []
@@ -234,7 +235,7 @@ class Dream:
         stopped, last = False, (mark.last, mark.at)
         for at, piece in enumerate(todo):
             progress(at, len(todo), "extracting")
-            found = self._ask(thread, piece, knowing)
+            found = self._ask(thread, piece, knowing, existing)
             refusals += found.refusals
             if any(each.code == "model-failed" for each in found.refusals):
                 failures.append("the model gave no answer: the rest is tried again next time")
@@ -259,13 +260,15 @@ class Dream:
             tuple(changes), tuple(refusals), tuple(failures), after, len(todo), stopped
         )
 
-    def _ask(self, thread: Thread, piece: Slice, knowing: Knowing) -> Validated:
+    def _ask(
+        self, thread: Thread, piece: Slice, knowing: Knowing, existing: Iterable[Scope]
+    ) -> Validated:
         vps = [each.vp for each in piece.messages if each.vp is not None]
         scopes = targets_of(
             session=thread.scope.session,
             chat=thread.scope.chat,
             vps=vps,
-            existing=self._existing(),
+            existing=existing,
         )
         targets = knowing.targets(scopes, piece.messages)
         request = ExtractionRequest(piece.messages, targets, piece.context)
@@ -393,8 +396,8 @@ def undo_pass(
 ) -> tuple[str, ...]:
     """Put back, byte for byte, every file that a pass changed; the files that were.
 
-    Scope by scope: where somebody changed a file since, that scope stays as it is and
-    ``ConflictError`` names it at the end. What was purged since is not brought back.
+    Scope by scope: where somebody changed a file since, or purged something, that scope stays as it
+    is and ``ConflictError`` names it at the end.
     """
     journal = Journal(root)
     with root.lock(LOCK):
@@ -403,9 +406,13 @@ def undo_pass(
             raise NotFoundError(
                 f"there is no pass {pass_id!r} to undo", hint="h2ams dream status lists them"
             )
+        if record.undone:
+            return ()
         done: list[str] = []
-        held_back: list[str] = []
-        for each in journal.undo_records(pass_id):
+        records = journal.undo_records(pass_id)
+        known = {each.scope.text for each in records}
+        held_back = [f"{name} (purged)" for name in record.scopes if name not in known]
+        for each in records:
             with store.lock(each.scope):
                 written = _put_back(root, each.files)
             if written is None:
@@ -416,7 +423,7 @@ def undo_pass(
         if held_back:
             raise ConflictError(
                 f"changed since pass {pass_id}, not undone: {', '.join(held_back)}",
-                hint="undo later passes first, or change it by hand",
+                hint="undo later passes first; what was purged stays gone",
             )
         journal.drop_undo(pass_id)
         journal.save_pass(replace(record, undone=True))

@@ -178,6 +178,10 @@ class Journal:
         found += [name for name in debug if os.path.basename(name).partition("-")[0] in keys]
         return tuple(found)
 
+    def texts(self) -> tuple[str, ...]:
+        """Plans and debug files of all threads."""
+        return (*self._names(PLANS), *self._names(DEBUG))
+
     def drop(self, names: Iterable[str]) -> int:
         """Remove state files for good; how many there were."""
         return self._remove(names)

@@ -27,8 +27,11 @@ class DreamState:
         return self._journal.owned_by(lambda each: holds(scope, each))
 
     def delete(self, scope: Scope) -> tuple[str, ...]:
-        """Remove them all; nothing is left for later."""
-        self._journal.drop(self.list(scope))
+        """Remove them all; nothing is left for later.
+
+        Plans and debug files of other threads may hold text of the scope: they go as with a purge.
+        """
+        self._journal.drop((*self.list(scope), *self._journal.texts()))
         return ()
 
     def rename(self, old: Scope, new: Scope) -> None:

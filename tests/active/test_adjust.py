@@ -111,8 +111,8 @@ LISTED = {"user#a", "user#b", "user#c"}
         ('Sure: {"evict": ["user#c", "user#c"]}', [], ["user#c"], 1),
         (
             '{"add": ["user#a", "user#x", 7], "evict": ["user#a", "sessions/s#z"]}',
-            ["user#a"],
             [],
+            ["user#a"],
             4,
         ),
         ('{"add": [], "evict": []}', [], [], 0),

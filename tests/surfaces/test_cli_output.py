@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from h2ams import errors
 from h2ams.memory.record import Hit, Record
 from h2ams.surfaces.cli import main
-from h2ams.surfaces.output import Output, Progress, encodable, first_line, one_line, visible
+from h2ams.surfaces.output import Bar, Output, Progress, encodable, first_line, one_line, visible
 
 
 class Terminal(io.StringIO):
@@ -329,3 +329,18 @@ def test_the_log_of_v_goes_to_standard_error(capsys: pytest.CaptureFixture[str])
     assert "heard" in err and json.loads(out)["hits"] == []
     _, _, err = run(capsys, ScriptedMemory(recall=recall), "recall", "q")
     assert "heard" not in err and not logging.getLogger("h2ams").handlers
+
+
+def test_a_progress_bar_is_drawn_on_a_terminal_alone() -> None:
+    for stream, drawn in ((Terminal(), True), (io.StringIO(), False)):
+        with Bar(stream, delay_s=0.0) as draw:
+            for done in range(3):
+                draw(done, 3, "extracting")
+        assert ("extracting" in stream.getvalue()) == drawn
+
+
+def test_a_progress_bar_waits_half_a_second() -> None:
+    stream = Terminal()
+    with Bar(stream) as draw:
+        draw(1, 2, "extracting")
+    assert stream.getvalue() == ""
