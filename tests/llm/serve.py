@@ -5,6 +5,7 @@ python serve.py          prints its address, serves until standard input ends
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,6 +32,7 @@ def main() -> None:
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)
     sys.stdin.read()
+    os._exit(0)  # the server's own threads may still be at an answer that nobody waits for
 
 
 if __name__ == "__main__":
