@@ -169,26 +169,21 @@ class Parts:
             may_move=lambda: os.path.isdir(root.path),  # a root that is gone is an error
             on_loss=root.require_content,
         )
-        self._vectors = self._semantic_side()
-        self._syncer = Syncer(root, self._index, settings, count=self._count, vectors=self._vectors)
+        self._syncer = Syncer(root, self._index, settings, count=self._count)
+        self._vectors = self._semantic_side() if settings.semantic else None
         self._guard = Guard(self._index, self._syncer)
         self._settle()
 
     def _semantic_side(self) -> Vectors | None:
-        """The vectors where the settings want them; a note where they cannot be had."""
-        if not self.settings.semantic:
-            return None
-        from h2ams.index import encoder, transformer
-        from h2ams.index.vectors import Vectors
+        """The vectors; None, with a note, where they cannot be had."""
+        from h2ams.index.vector_sync import made_for
 
-        small = self.settings.semantic_encoder == "transformer"
-        chosen = transformer if small else encoder
-        reason = chosen.missing()
-        if not reason:
-            return Vectors(transformer.Transformer() if small else encoder.Encoder())
-        text = f"semantic is on, but recall is by words alone ({reason}): {chosen.HINT}"
-        self._notes.append(Degraded("semantic-missing", text))
-        return None
+        made = made_for(self.settings)
+        if isinstance(made, str):
+            self._notes.append(Degraded("semantic-missing", made))
+            return None
+        self._syncer.vectors = made
+        return made
 
     def _search(
         self, searcher: Searcher, text: str, query: Query, wanted: Wanted, filters: Filters

@@ -28,13 +28,20 @@ from mcp import Client, MCPError
 from surfaces.mcp_kit import client, inside, run
 
 from h2ams import Access, H2amsError, Memory
+from h2ams.active.registry import Registry
 from h2ams.anthropic import MemoryCommands
+from h2ams.files import Root
 from h2ams.memory.intake import Incoming
 from h2ams.memory.scope import parse_scope
+from h2ams.models.function import FunctionModel
+from h2ams.models.request import Completion
 from h2ams.surfaces.cli import COMMANDS as PROGRAM_COMMANDS
 from h2ams.surfaces.cli import main
 from h2ams.surfaces.mcp_calls import Serving, read_resource
 from h2ams.surfaces.mcp_tools import call_tool
+from h2ams.threads.context_engine import ContextEngine
+from h2ams.threads.thread_sqlite import SqliteThreadStore
+from h2ams.tokens import counter
 from h2ams.upkeep.exporter import lines
 from h2ams.upkeep.scopes import Scopes
 
@@ -77,6 +84,26 @@ def plant(root: Path, scope: str, text: str = QUERY, ids: tuple[str, ...] = IDS)
     write(root, f"{where}memory.md", *texts)
     write(root, f"{where}summary.md", f"Summary: {text} {word}.\n")
     write(root, f"{where}archive.md", segment_text("old", f"{text} {word} retired"))
+    if holds_threads(scope):
+        with threads_of(root) as engine:
+            thread = engine.thread(f"of-{scope}", scope=scope)
+            if not thread.rows():
+                thread.append({"role": "user", "content": f"{text} {word}", "id": f"m-{word}"})
+
+
+def holds_threads(scope: str) -> bool:
+    found = parse_scope(scope)
+    return found.family in ("sessions", "chat") and not found.member
+
+
+@contextlib.contextmanager
+def threads_of(root: Path) -> Iterator[ContextEngine]:
+    (root / ".h2ams").mkdir(mode=0o700, exist_ok=True)
+    store = SqliteThreadStore(root / ".h2ams/threads.db")
+    try:
+        yield ContextEngine(store, counter=counter("estimate"), now=NOW.isoformat)
+    finally:
+        store.close()
 
 
 def spoil(root: Path, scope: str) -> None:
@@ -101,6 +128,9 @@ def remove(root: Path, scope: str) -> None:
     for name in ("memory.md", "note.md", "summary.md", "archive.md", "link.md"):
         (root / scope / name).unlink(missing_ok=True)
     shutil.rmtree(root / scope, ignore_errors=not (root / scope).exists())
+    if holds_threads(scope):
+        with threads_of(root) as engine:
+            engine.store.delete(f"of-{scope}")
 
 
 def may_read(access: Access, scope: str) -> bool:
@@ -252,6 +282,39 @@ SURFACES |= {
     ),
     "file tool delete": file_tool("delete", path="/memories/{folder}note.md"),
     "export": exported,
+}
+
+
+def corrected(memory: Memory, access: Access, scope: str) -> object:
+    """What a model's correction does that names segments of the scope; each time the first one."""
+    registry = Registry(Root(str(memory.root)))
+    if access.session is not None:
+        registry.drop(access.session, access.vp)
+    elif access.chat is not None:
+        registry.drop(access.chat, access.vp, family="chat")
+    told = json.dumps({"add": [f"{scope}#same", "same"], "evict": [], "reason": "planted"})
+    model = FunctionModel(lambda _: Completion(told))
+    block = memory.context(QUERY, access=access)
+    done = memory.adjust(QUERY, block, access=access, model=model)
+    return done, memory.context(QUERY, access=access)
+
+
+SURFACES |= {
+    "thread": lambda memory, access, scope: (
+        memory.thread(f"of-{scope}", access=access, create=False).id
+    ),
+    "thread context": lambda memory, access, scope: (
+        memory.thread(f"of-{scope}", access=access, create=False)
+        .context({"role": "user", "content": QUERY})
+        .messages
+    ),
+    "thread search": lambda memory, access, _: [
+        hit.text
+        for own in SCOPES
+        if holds_threads(own) and may_read(access, own)
+        for hit in memory.thread(f"of-{own}", access=access, create=False).search("common words")
+    ],
+    "adjust": corrected,
 }
 # Refused for every foreign scope, whatever is there; {} stands for it.
 WRITES: dict[str, Surface] = {
@@ -712,7 +775,8 @@ def takes_access(owner: type) -> set[str]:
 def test_every_call_that_takes_an_access_is_in_the_suite() -> None:
     names: set[str] = set()
     for surface in (SURFACES | WRITES).values():
-        surface(Recorder(names), Access(), "vp/bob")  # type: ignore[arg-type]  # stands in for one
+        with contextlib.suppress(TypeError):  # what is called on it is noted before it disappoints
+            surface(Recorder(names), Access(), "vp/bob")  # type: ignore[arg-type]
     assert takes_access(Memory) - names == set()
     assert takes_access(Scopes) - names == set()
 
