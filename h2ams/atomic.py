@@ -147,11 +147,11 @@ class Writer:
         except FileNotFoundError:
             return 0
         for name in names:
-            temp, swap = _TEMP.fullmatch(name), _SWAP.fullmatch(name)
             leftover = os.path.join(folder, name)
-            if not (temp or swap) or not stat.S_ISREG(os.lstat(leftover).st_mode):
+            if not is_leftover(name) or not stat.S_ISREG(os.lstat(leftover).st_mode):
                 continue
             count += 1
+            swap = _SWAP.fullmatch(name)
             if swap and _digest(content(leftover) or b"") not in swap.groups()[2:]:
                 self._keep_visibly(leftover)
                 continue
@@ -322,6 +322,11 @@ class Writer:
         stem, extension = os.path.splitext(match[1])
         self.at("rename", aside)
         os.rename(aside, os.path.join(folder, f"{stem} (conflicted copy {match[2]}){extension}"))
+
+
+def is_leftover(name: str) -> bool:
+    """Whether a file of this name is a writer's, alive or dead."""
+    return bool(_TEMP.fullmatch(name) or _SWAP.fullmatch(name))
 
 
 def read(path: str, shown: str) -> FileState | None:

@@ -12,15 +12,18 @@
     |   |-- ConflictError       a precondition failed, or the same segment changed meanwhile
     |   |-- LockTimeoutError    another process holds the lock; names the lock and its holder
     |   |-- LimitError          a named limit with the limit and the size that would be
+    |   |   `-- QuotaExceeded   a workflow's store and change log would be over their quota
     |   `-- ReadOnlyError       the engine may read but not rewrite this file or segment
     |-- IndexFaultError         the derived database cannot be used (never lost memory)
-    `-- ModelError              a language model gave no usable answer; ``failure`` says how
+    |-- ModelError              a language model gave no usable answer; ``failure`` says how
+    `-- ContextOverflow         what must be in a prompt is larger than its window
 
 Errors carry fields; nothing in the project matches on message text.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 
@@ -113,6 +116,24 @@ class LimitError(StoreError):
         self.current = current
 
 
+class QuotaExceeded(LimitError):
+    """A projection would bring store and change log of a workflow over their quota (bytes)."""
+
+    def __init__(self, *, needed: int, limit: int) -> None:
+        super().__init__(
+            f"the workflow would take {needed:,} bytes, its quota is {limit:,}",
+            name="stack_quota_bytes",
+            limit=limit,
+            size=needed,
+        )
+        self.hint = "compress the stacks, or make a checkpoint to empty the change log"
+
+    @property
+    def needed(self) -> int:
+        """Bytes that the projection would have needed."""
+        return self.size
+
+
 class ReadOnlyError(StoreError):
     """The engine may read but not rewrite this file or segment (bad bytes, repeated keys)."""
 
@@ -142,3 +163,20 @@ class ModelError(H2amsError):
     @property
     def retryable(self) -> bool:
         return self.failure not in ("refused", "truncated-input")
+
+
+class ContextOverflow(H2amsError):
+    """What may not be left out of a prompt exceeds what its window leaves.
+
+    ``needed`` and ``limit`` in tokens; ``parts`` says what each mandatory part costs.
+    """
+
+    def __init__(self, needed: int, limit: int, parts: Mapping[str, int]) -> None:
+        said = ", ".join(f"{name} {tokens}" for name, tokens in parts.items())
+        super().__init__(
+            f"the prompt needs {needed} tokens, the window leaves {limit}: {said}",
+            hint="use a larger window or a smaller reserve, fewer tools, or a shorter message",
+        )
+        self.needed = needed
+        self.limit = limit
+        self.parts = dict(parts)

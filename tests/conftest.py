@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 
 from hypothesis import HealthCheck, settings
+from postgres import postgres_server, postgres_url
+
+__all__ = ["postgres_server", "postgres_url"]  # fixtures for every test
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("fast", max_examples=40, **_COMMON)

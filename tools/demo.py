@@ -8,6 +8,7 @@ that ``scopes/`` holds nothing but Markdown.
 
 from __future__ import annotations
 
+import os
 import sys
 import textwrap
 from pathlib import Path
@@ -111,5 +112,17 @@ def title(text: str) -> None:
     print(f"\n--- {text} {'-' * max(0, WIDTH - len(text) - 5)}")
 
 
+def run(words: list[str]) -> int:
+    """``main``; a reader that has seen enough (``make demo | head``) is no error."""
+    try:
+        code = main(words)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The interpreter's last flush must not fail: what is left goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run(sys.argv[1:]))

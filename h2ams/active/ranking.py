@@ -8,21 +8,26 @@ found through rare word shingles, not by comparing all with all.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
-from functools import cached_property
 from math import ceil
-from unicodedata import normalize
 
 from h2ams.active.block import LAYERS, Candidate, Layer, Rejection
+from h2ams.text.likeness import (
+    CONTAINED_MIN_CHARS,
+    JACCARD_MIN,
+    ROUNDING,
+    Shingle,
+    Wording,
+    alike,
+    contained,
+    may_be_alike,
+    wording,
+)
 
-CONTAINED_MIN_CHARS = 80  # docs/domain.md, "Near duplicates"
 FEW_TEXTS = 16  # of one scope: compared pair by pair, which is cheaper than preparing for more
-JACCARD_MIN = 0.9  # the same
-ROUNDING = 1e-9  # a share is a fraction of whole numbers
 SCORE_DIGITS = 6  # scores are compared as they are shown
 
 # Order of Recent within one turn: docs/domain.md, "Recent".
@@ -41,17 +46,6 @@ RECENT_KINDS = (
 )
 _KIND_RANK = {kind: rank for rank, kind in enumerate(RECENT_KINDS)}
 _LAYER_RANK = {layer: rank for rank, layer in enumerate(LAYERS)}
-
-# Scripts written without blanks: each character is a word of its own.
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-_UNSPACED += "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
-_PIECE = re.compile(f"[{_UNSPACED}]|[^\\s{_UNSPACED}]+")
-_UNSPACED_CHAR = re.compile(f"[{_UNSPACED}]")
-_LINE_MARKER = re.compile(r"^[ \t]*(?:(?:[-*+>]|#{1,6}|\d{1,3}[.)])[ \t]+)+", re.MULTILINE)
-_OPENING = "\"'`“‘([{*_「『（《【，。、；：！？…"
-_CLOSING = "\"'`”’)]}*_」』）》】，。、；：！？….,;:!?"
-
-Shingle = tuple[str, str, str]
 
 
 def day(text: str | None, now: str) -> str:
@@ -115,42 +109,6 @@ def _merged(group: Sequence[Candidate]) -> Candidate:
     ordered = sorted(group, key=lambda c: (_LAYER_RANK[c.layer], -c.score, -len(c.body), c.body))
     terms = {name: value for each in reversed(ordered) for name, value in each.terms.items()}
     return replace(ordered[0], terms=terms, pinned=any(each.pinned for each in ordered))
-
-
-@dataclass(frozen=True)
-class Wording:
-    """The normal form of a text. ``chars`` is its length without the joints of unspaced scripts."""
-
-    words: tuple[str, ...]
-    text: str
-    chars: int
-
-    @cached_property
-    def vocabulary(self) -> frozenset[str]:
-        """The distinct words."""
-        return frozenset(self.words)
-
-    @cached_property
-    def shingles(self) -> frozenset[Shingle]:
-        """Three words each, in their order."""
-        words = self.words
-        return frozenset(zip(words, words[1:], words[2:], strict=False))
-
-
-def wording(text: str) -> Wording:
-    """The normal form in which texts are compared."""
-    spaced = text.isascii() or _UNSPACED_CHAR.search(text) is None
-    folded = text.casefold() if text.isascii() else normalize("NFC", text).casefold()
-    folded = _LINE_MARKER.sub("", folded)
-    pieces = folded.split() if spaced else _PIECE.findall(folded)
-    words = tuple(
-        filter(None, [p if p.isalnum() else p.lstrip(_OPENING).rstrip(_CLOSING) for p in pieces])
-    )
-    joined = " ".join(words)
-    chars = len(joined)
-    if not spaced:
-        chars -= len(_UNSPACED_CHAR.findall(joined))
-    return Wording(words, joined, chars)
 
 
 def duplicates(
@@ -236,20 +194,20 @@ class _Kept:
         if self._few:
             return self._first_near(form, both_ways=both_ways)
         like = {number for one in self._telling(at) for number in self._prefixes.get(one, ())}
-        close = [each for each in like if _alike(form.shingles, self._form(each).shingles)]
-        close += [each for each in self._around(at) if _contained(form, self._form(each))]
+        close = [each for each in like if alike(form.shingles, self._form(each).shingles)]
+        close += [each for each in self._around(at) if contained(form, self._form(each))]
         if both_ways:
             numbers = range(len(self._winners))
-            close += [each for each in numbers if _contained(self._form(each), form)]
+            close += [each for each in numbers if contained(self._form(each), form)]
         return self._winners[min(close)] if close else None
 
     def _first_near(self, form: Wording, *, both_ways: bool) -> int | None:
         """``near`` for a few texts: each is compared, most without their shingles."""
         for winner in self._winners:
             other = self._forms[winner]
-            if _contained(form, other) or (both_ways and _contained(other, form)):
+            if contained(form, other) or (both_ways and contained(other, form)):
                 return winner
-            if _may_be_alike(form, other) and _alike(form.shingles, other.shingles):
+            if may_be_alike(form, other) and alike(form.shingles, other.shingles):
                 return winner
         return None
 
@@ -283,31 +241,3 @@ class _Kept:
         if not shared or wanted <= 0:
             return []
         return sorted(shared, key=lambda one: (self._frequency[one], one))[:wanted]
-
-
-def _may_be_alike(one: Wording, other: Wording) -> bool:
-    """False only where ``_alike`` of the shingles is False too.
-
-    A text of n words has at most n - 2 shingles. A word of one text alone stands in a shingle of
-    that text alone, which holds three words at most. With J = common / all >= JACCARD_MIN, all is
-    at most (n - 2) / JACCARD_MIN for either text, so unshared words are at most three times
-    (1 - JACCARD_MIN) of that.
-    """
-    most = min(len(one.words), len(other.words)) - 2
-    # Each further distinct word begins a shingle that was not there before.
-    least = max(len(one.vocabulary), len(other.vocabulary)) - 2
-    if most < JACCARD_MIN * least - ROUNDING:
-        return False
-    unshared = len(one.vocabulary ^ other.vocabulary)
-    return most > 0 and unshared <= 3 * (1 - JACCARD_MIN) * most / JACCARD_MIN + ROUNDING
-
-
-def _alike(one: frozenset[Shingle], other: frozenset[Shingle]) -> bool:
-    if not one or min(len(one), len(other)) < JACCARD_MIN * max(len(one), len(other)):
-        return False
-    common = len(one & other)
-    return common >= JACCARD_MIN * (len(one) + len(other) - common) - ROUNDING
-
-
-def _contained(one: Wording, other: Wording) -> bool:
-    return one.chars >= CONTAINED_MIN_CHARS and one.text in other.text

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Literal
 
 from h2ams.active.ams import ActiveSet, Resolve, Use
 from h2ams.errors import StoreError
+from h2ams.memory import journal
+from h2ams.memory.scope import Scope, parse_scope
 
 if TYPE_CHECKING:
     from h2ams.files import Root
@@ -34,7 +36,7 @@ MAX_ADDRESS_CHARS = 4_096
 
 # No id can hold "@" or "~": such names never meet a session's or a VP's own.
 _NO_VP = "@none"
-_CHATS = "@chat"
+CHATS = "@chat"
 _DROPPED = "@dropped"
 _MAX_NAME_BYTES = 180  # file systems allow 255, and temporary names are longer
 _PLAIN_NAME = re.compile(r"(?!\.)[\w.-]+")
@@ -52,7 +54,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Owner:
+class Owner:
     """Whose set it is."""
 
     session: str
@@ -60,15 +62,21 @@ class _Owner:
     family: Family
 
     @property
+    def scope(self) -> Scope:
+        """The scope that it belongs to: the VP's inside the session, else the session itself."""
+        inside = f"{self.family}/{self.session}"
+        return parse_scope(inside if self.vp is None else f"{inside}/vp/{self.vp}")
+
+    @property
     def folder(self) -> str:
         """Folder of all sets of the session, below the state folder."""
-        names = ("ams", _CHATS) if self.family == "chat" else ("ams",)
-        return "/".join((*names, _file_name(self.session)))
+        names = ("ams", CHATS) if self.family == "chat" else ("ams",)
+        return "/".join((*names, file_name(self.session)))
 
     @property
     def name(self) -> str:
         """File of this set, below the state folder."""
-        return f"{self.folder}/{_NO_VP if self.vp is None else _file_name(self.vp)}.json"
+        return f"{self.folder}/{_NO_VP if self.vp is None else file_name(self.vp)}.json"
 
     @property
     def marker(self) -> str:
@@ -101,7 +109,7 @@ class Registry:
         ``None``; without it nothing is left out. Historical ids have no scope: it finds one.
         ``session`` is the chat's id with ``family="chat"``.
         """
-        state = self._current(_Owner(session, vp, family))
+        state = self._current(Owner(session, vp, family))
         return state if resolve is None else state.resolved(resolve)
 
     def update(
@@ -113,38 +121,62 @@ class Registry:
         family: Family = "sessions",
     ) -> ActiveSet:
         """Apply ``change`` to what is on disk now, write the result if it differs, return it."""
-        owner = _Owner(session, vp, family)
+        owner = Owner(session, vp, family)
         with self._root.lock(LOCK):
+            journal.check_free(self._root, owner.scope)
             before = self._current(owner)
             after = change(before)
             if after != before:
-                self._root.write_state(owner.name, _encode(owner, after))
+                self._root.write_state(owner.name, encode(owner, after))
             return after
+
+    def used(self) -> frozenset[str]:
+        """Every address that some active set has used or pinned. What cannot be read counts not."""
+        found: set[str] = set()
+        base = os.path.join(self._root.state, "ams")
+        for folder, _, names in os.walk(base):
+            for name in names:
+                if name.endswith(".json"):
+                    relative = os.path.relpath(os.path.join(folder, name), self._root.state)
+                    found |= self._used_in(relative.replace(os.sep, "/"))
+        return frozenset(found)
+
+    def _used_in(self, name: str) -> set[str]:
+        data = self._root.read_state(name)
+        try:
+            fields = _fields(data or b"")
+            session, vp = fields.get("session"), fields.get("vp")
+            if not isinstance(session, str) or not isinstance(vp, str | None):
+                return set()
+            state = decode(Owner(session, vp, "sessions"), data or b"")
+        except ValueError:
+            return set()  # a damaged set is reported where it is loaded
+        return {*state.pinned, *(use.address for use in state.recent)}
 
     def drop(self, session: str, vp: str | None = None, *, family: Family = "sessions") -> None:
         """Forget the set of ``vp``, or all of the session's, with what was set aside of them.
 
         Historical state that is still in its folder is not read again for them.
         """
-        owner = _Owner(session, vp, family)
+        owner = Owner(session, vp, family)
         with self._root.lock(LOCK):
             self._remove(owner)
             if any(True for _ in self._historical(owner)):
                 name = owner.marker if vp is None else owner.name
-                self._root.write_state(name, _encode(owner, ActiveSet()))
+                self._root.write_state(name, encode(owner, ActiveSet()))
 
-    def _current(self, owner: _Owner) -> ActiveSet:
+    def _current(self, owner: Owner) -> ActiveSet:
         data = self._root.read_state(owner.name)
         if data is None:
             dropped = self._root.read_state(owner.marker) is not None
             return ActiveSet() if dropped else self._hydrate(owner)
         try:
-            return _decode(owner, data)
+            return decode(owner, data)
         except ValueError as error:
             self._set_aside(owner, data, str(error))
             return ActiveSet()
 
-    def _set_aside(self, owner: _Owner, data: bytes, why: str) -> None:
+    def _set_aside(self, owner: Owner, data: bytes, why: str) -> None:
         where = f"{owner.name}.corrupt-{sha256(data).hexdigest()[:8]}"
         try:
             with self._root.lock(LOCK):
@@ -157,7 +189,7 @@ class Registry:
             where = owner.name
         self._report("ams-state", f"active set starts cold: {why}", where)
 
-    def _remove(self, owner: _Owner) -> None:
+    def _remove(self, owner: Owner) -> None:
         folder = os.path.join(self._root.state, *owner.folder.split("/"))
         if not os.path.isdir(folder):
             return
@@ -171,7 +203,7 @@ class Registry:
                 if each == name or each.startswith((f"{name}.corrupt-", f".{name}.")):
                     os.unlink(os.path.join(folder, each))
 
-    def _hydrate(self, owner: _Owner) -> ActiveSet:
+    def _hydrate(self, owner: Owner) -> ActiveSet:
         for path, data in self._historical(owner):
             try:
                 state = _decode_historical(owner, data)
@@ -182,7 +214,7 @@ class Registry:
                 return state
         return ActiveSet()
 
-    def _historical(self, owner: _Owner) -> Iterator[tuple[str, bytes]]:
+    def _historical(self, owner: Owner) -> Iterator[tuple[str, bytes]]:
         spellings = dict.fromkeys((owner.session, unicodedata.normalize("NFD", owner.session)))
         for folder in _HISTORICAL[owner.family]:
             for spelling in spellings:
@@ -210,7 +242,7 @@ def _errors_named(verb: str, path: str) -> Iterator[None]:
         raise StoreError(f"cannot {verb} {path}: {error.strerror}", path=path) from error
 
 
-def _file_name(text: str) -> str:
+def file_name(text: str) -> str:
     """A file name for an id: itself where every file system keeps it apart from all others."""
     name = unicodedata.normalize("NFC", text)
     plain = _PLAIN_NAME.fullmatch(name) and name == name.casefold()
@@ -220,7 +252,7 @@ def _file_name(text: str) -> str:
     return f"{readable}~{sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
-def _encode(owner: _Owner, state: ActiveSet) -> bytes:
+def encode(owner: Owner, state: ActiveSet) -> bytes:
     fields = {
         "version": VERSION,
         "session": owner.session,
@@ -235,8 +267,8 @@ def _encode(owner: _Owner, state: ActiveSet) -> bytes:
     return (json.dumps(fields, ensure_ascii=True, indent=1) + "\n").encode("ascii")
 
 
-def _decode(owner: _Owner, data: bytes) -> ActiveSet:
-    """The state written by ``_encode``; ``ValueError`` for anything else."""
+def decode(owner: Owner, data: bytes) -> ActiveSet:
+    """The state written by ``encode``; ``ValueError`` for anything else."""
     fields = _fields(data)
     if fields.get("version") != VERSION:
         raise ValueError(f"version {fields.get('version')!r} is not {VERSION}")
@@ -263,7 +295,7 @@ def _decode(owner: _Owner, data: bytes) -> ActiveSet:
     )
 
 
-def _decode_historical(owner: _Owner, data: bytes) -> ActiveSet | None:
+def _decode_historical(owner: Owner, data: bytes) -> ActiveSet | None:
     """State of version 1: ids without scope, no task. ``None`` if it is another VP's."""
     fields = _fields(data)
     if fields.get("version", 1) != 1:

@@ -18,6 +18,7 @@ from h2ams.memory import folders as on_disk
 from h2ams.memory import segment as segments
 from h2ams.memory.forgotten import Cut, Keep, Part, UndoRecord, cut_part, index_of, restored
 from h2ams.memory.merge import unified_diff
+from h2ams.memory.places import Places
 from h2ams.memory.scope import Scope
 from h2ams.memory.scope_files import (
     ARCHIVE_FILE,
@@ -31,6 +32,9 @@ from h2ams.memory.scope_files import (
 )
 from h2ams.memory.values import format_time
 from h2ams.settings import Settings
+from h2ams.trees import Trees
+
+_SEGMENT_FILES = (MEMORY_FILE, ARCHIVE_FILE)
 
 
 class Forgetting:
@@ -77,10 +81,34 @@ class Forgetting:
             kept_count = 0
             if purge:
                 self._files.sweep(scope)
-                kept_count = self._keep.purge(target, id)
+                kept_count = self._keep.purge(target, id) + self._purge_aside(target, id)
         if not parts and not kept_count:
             raise missing(scope, id)
         return _cut_result(target, id, parts)
+
+    def _purge_aside(self, scope: Scope, id: str) -> int:
+        """Cut the segment out of what migrations set aside; from how many files that was."""
+        count = 0
+        for path in Places(self._root, Trees(self._root)).aside_files(scope, _SEGMENT_FILES):
+            state = self._root.read(path)
+            document = self._files.parse(state.data) if state else None
+            while document is not None:
+                index = next(
+                    (
+                        n
+                        for n, e in enumerate(document.entries)
+                        if id in (e.address_id, e.segment.id)
+                    ),
+                    None,
+                )
+                if index is None:
+                    break
+                document = self._files.parse(segments.remove(document, index, force=True))
+            data = segments.render(document) if document else b""
+            if state is not None and data != state.data:
+                self._root.replace(path, data, expect=state)
+                count += 1
+        return count
 
     def _holders(
         self, scope: Scope, id: str, expect: str | None, *, purge: bool

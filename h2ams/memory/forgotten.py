@@ -22,9 +22,14 @@ from h2ams.memory.scope import Scope
 from h2ams.memory.segment import Document, Segment, append, parse, render, serialize
 from h2ams.settings import Settings
 
-_UNDO = "forgotten"
-_CONFLICTS = "conflicts"
+UNDO = "forgotten"
+CONFLICTS = "conflicts"
+# What Dream keeps with memory text in it (``dream/journal``): undo records of this scope, and the
+# plans and debug files of any thread.
+_DREAM_OF_SCOPE = "dream/undo"
+_DREAM_OF_ALL = ("dream/plans", "dream/debug")
 _VERSION = 1
+_FILES = ("memory.md", "archive.md")  # that a segment is cut from
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +108,15 @@ class Keep:
         """The record of an address; None where it was never forgotten or has been purged."""
         name = _undo_name(scope.text, id)
         data = self._root.read_state(name)
-        return None if data is None else _record(data, name)
+        return None if data is None else record_of(data, name)
 
     def records(self, scope: Scope) -> tuple[UndoRecord, ...]:
         """What can be brought back in ``scope``, by id."""
         found = []
-        for name in self._names(f"{_UNDO}/{_key(scope.text)}-"):
+        for name in self._names(f"{UNDO}/{key_of(scope.text)}-"):
             data = self._root.read_state(name) if name.endswith(".json") else None
             if data is not None:
-                found.append(_record(data, name))
+                found.append(record_of(data, name))
         return tuple(sorted(found, key=lambda record: record.id))
 
     def drop(self, scope: Scope, id: str) -> None:
@@ -124,7 +129,7 @@ class Keep:
         The copy holds the segment as it would have stood in the file.
         """
         text = serialize([made])
-        name = f"{_CONFLICTS}/{_key(scope.text)}-{_key(made.id)}-{_sha256(text)[:16]}.md"
+        name = f"{CONFLICTS}/{key_of(scope.text)}-{key_of(made.id)}-{_sha256(text)[:16]}.md"
         self._root.write_state(name, text)
         return self._root.state_path(name)
 
@@ -135,17 +140,20 @@ class Keep:
     def purge(self, scope: Scope, id: str | None = None) -> int:
         """Remove what is kept of one address, or of the whole scope; how many files that was.
 
-        Leftovers of writers that were killed count too. Call it under the scope's lock.
+        Leftovers of writers that were killed count too. Call it under the scope's lock. What Dream
+        keeps goes too, and does not count: its files hold more than one segment.
         """
+        self._unlink(self._names(f"{_DREAM_OF_SCOPE}/{key_of(scope.text)}-"))
+        self._unlink(name for folder in _DREAM_OF_ALL for name in self._names(f"{folder}/"))
         return self._unlink(self._kept(scope, id))
 
     def _kept(self, scope: Scope, id: str | None) -> list[str]:
-        prefix = f"{_key(scope.text)}-" + ("" if id is None else _key(id))
-        return [*self._names(f"{_UNDO}/{prefix}"), *self._names(f"{_CONFLICTS}/{prefix}")]
+        prefix = f"{key_of(scope.text)}-" + ("" if id is None else key_of(id))
+        return [*self._names(f"{UNDO}/{prefix}"), *self._names(f"{CONFLICTS}/{prefix}")]
 
     def _names(self, prefix: str) -> list[str]:
         """State names that begin with ``prefix``, and temporaries for such names."""
-        folder, _, start = prefix.partition("/")
+        folder, _, start = prefix.rpartition("/")
         try:
             names = sorted(os.listdir(os.path.join(self._root.state, folder)))
         except FileNotFoundError:
@@ -264,15 +272,15 @@ def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _key(text: str) -> str:
+def key_of(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _undo_name(scope: str, id: str) -> str:
-    return f"{_UNDO}/{_key(scope)}-{_key(id)}.json"
+    return f"{UNDO}/{key_of(scope)}-{key_of(id)}.json"
 
 
-def _record(data: bytes, name: str) -> UndoRecord:
+def record_of(data: bytes, name: str) -> UndoRecord:
     """Parse a record; ``StoreError`` where somebody damaged it."""
     try:
         value = json.loads(data)
@@ -289,6 +297,8 @@ def _record(data: bytes, name: str) -> UndoRecord:
             )
             for part in value["parts"]
         )
+        if not parts or any(part.path.rpartition("/")[2] not in _FILES for part in parts):
+            raise ValueError("it names no file of segments")
         return UndoRecord(str(value["scope"]), str(value["id"]), str(value["removedAt"]), parts)
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(

@@ -157,7 +157,7 @@ class _Reader:
         if span.canonical is not None:
             return self._from_canonical(span.canonical, body, line)
         if span.header is None:
-            self._add("no-header", "text without a header", line, fixable=True, notice=True)
+            self._add("no-header", "text without a header", line, notice=True)
             return Segment(body)
         if span.header.escaped:
             body = _ESCAPED_LINE.sub("", body)
@@ -203,7 +203,7 @@ class _Reader:
         missing = [key for key in _EXPECTED_KEYS if not texts.get(key, "").strip()]
         if missing:
             message = "fields left out: " + ", ".join(missing)
-            self._add("missing-fields", message, line, fixable=True, notice=True)
+            self._add("missing-fields", message, line, notice=True)
         if unknown:
             self._add("unknown-keys", "kept, not read: " + ", ".join(unknown), line, notice=True)
         for key in headers.KEYS:

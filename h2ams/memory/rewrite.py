@@ -21,14 +21,13 @@ from h2ams.settings import Settings
 
 Value = str | tuple[str, ...]
 
-_BARE_SCALAR = re.compile(rf"[{headers.FIRST}][{headers.INNER}:]*+(?<!:)")
 _BARE_ITEM = re.compile(headers.BARE_ITEM)
 _MUST_ESCAPE = re.compile("[\x7f-\xa0\xad\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 def scalar(text: str) -> str:
     """A value as the writer spells it: bare where YAML reads it as it is, else a JSON string."""
-    if not text or (_BARE_SCALAR.fullmatch(text) and text not in headers.NULL_WORDS):
+    if not text or (headers.is_bare_scalar(text) and text not in headers.NULL_WORDS):
         return text
     return _quoted(text)
 

@@ -8,14 +8,16 @@ if they still are; else it is made anew, a bounded number of times. A plan names
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from h2ams.errors import ConflictError, NotFoundError, ReadOnlyError
 from h2ams.files import Changed, FileState, Root
 from h2ams.memory import folders as on_disk
+from h2ams.memory import journal
 from h2ams.memory.draft import check_size
 from h2ams.memory.growth import grown
 from h2ams.memory.legacy import union
@@ -27,7 +29,9 @@ from h2ams.settings import Settings
 
 MEMORY_FILE = "memory.md"
 ARCHIVE_FILE = "archive.md"
-WRITE_TRIES = 8  # an editor that saves more often than this during one write is a conflict
+WRITE_TRIES = 64  # a file that changes more often than this during one write is a conflict
+PATIENCE_TRIES = 8  # after so many, others get time to finish before the next
+PATIENCE_MS = 20
 _PARSED_FILES = 4  # files that one process reads and edits in turn, kept parsed
 
 T = TypeVar("T")
@@ -88,15 +92,34 @@ class Plan(Generic[T]):
 class ScopeFiles:
     """Reads and edits the files of one root; every edit of memory goes through ``run``."""
 
-    def __init__(self, root: Root, settings: Settings) -> None:
+    def __init__(
+        self, root: Root, settings: Settings, *, settle: Callable[[], None] = lambda: None
+    ) -> None:
         self._root = root
         self._settings = settings
+        self._settle = settle
+        self._held = threading.local()
         self._parsed: dict[str, tuple[bytes, Document]] = {}
         self._parsed_guard = threading.Lock()
 
-    def lock(self, scope: Scope) -> AbstractContextManager[None]:
-        """The lock of a scope (canonical, redirects followed); re-entrant within a thread."""
-        return self._root.lock(scope.text)
+    @contextmanager
+    def lock(self, scope: Scope) -> Iterator[None]:
+        """The lock of a scope (canonical, redirects followed); re-entrant within a thread.
+
+        ``ConflictError`` while the scope is being deleted, renamed or the like.
+        """
+        held: set[str] = self._held.__dict__.setdefault("scopes", set())
+        if scope.text in held:  # an operation that begins now waits for the outer one
+            yield
+            return
+        self._settle()
+        with self._root.lock(scope.text):
+            journal.check_free(self._root, scope)
+            held.add(scope.text)
+            try:
+                yield
+            finally:
+                held.discard(scope.text)
 
     def canonical(self, scope: Scope) -> Scope:
         """The scope that is written to: redirects followed."""
@@ -154,7 +177,9 @@ class ScopeFiles:
         if dry_run:
             return plan().result
         with self.lock(scope):
-            for _ in range(WRITE_TRIES):
+            for number in range(WRITE_TRIES):
+                if number >= PATIENCE_TRIES:
+                    time.sleep(PATIENCE_MS / 1000)
                 made = plan()
                 if journal is not None and made.changes:
                     journal(made.result)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 
 from h2ams.errors import ReadOnlyError
 from h2ams.memory import header as headers
@@ -27,12 +27,16 @@ __all__ = [
     "Problem",
     "Segment",
     "append",
+    "append_entries",
+    "exchange",
     "new_id",
     "parse",
     "remove",
     "render",
     "replace",
+    "rewritten",
     "serialize",
+    "spliced",
 ]
 
 _ESCAPED_LINE = f"{headers.ESCAPED_KEY}: true"
@@ -64,21 +68,34 @@ def append(
     fence or header). All old bytes stay in their order. ``ReadOnlyError`` unless ``force``.
     """
     _check_writable(document, "", force)
-    newline = document.newline
+    return _spliced(document, _written(segment, document.newline, settings), settings)
+
+
+def append_entries(
+    document: Document, entries: Iterable[Entry], *, settings: Settings = DEFAULTS
+) -> bytes:
+    """The file with ``entries`` of another file behind its last one, in their own bytes.
+
+    Text without a header gets the smallest one, or it would run into what stands before it.
+    ``ReadOnlyError`` for a read-only file.
+    """
+    _check_writable(document, "", False)
+    raws = []
+    for entry in entries:
+        start = "" if entry.has_header else _bare(entry)
+        raws.append(start + entry.raw)
+    between = document.newline * 2
+    return _spliced(document, between.join(raws), settings) if raws else render(document)
+
+
+def exchange(document: Document, entries: Mapping[int, Entry]) -> bytes:
+    """The file with the bytes of ``entries``, of another file, in place of those at their index."""
+    _check_writable(document, "", False)
     text = document.text
-    at = len(text) if document.tail_start is None else document.tail_start
-    bare = ""
-    last = document.entries[-1] if document.entries else None
-    if last is not None and not spans.stands_alone(text[last.body_start : at], settings):
-        at = last.start
-        if not last.has_header:
-            bare = _line_break(last, document).join(("---", _BARE_HEADER, "---", ""))
-    before, after = text[:at], text[at:]
-    gap = "" if not before or before.endswith(("\n\n", "\n\r\n")) else newline
-    if before and not before.endswith("\n"):
-        gap = (_line_break(last, document) if last is not None else newline) + newline
-    new = gap + _written(segment, newline, settings) + newline + (newline if after else "")
-    return _encode(document, before + new + bare + after)
+    for index in sorted(entries, reverse=True):
+        old = document.entries[index]
+        text = text[: old.start] + entries[index].raw + text[old.end :]
+    return _encode(document, text)
 
 
 def replace(
@@ -95,9 +112,33 @@ def replace(
     gets one. ``ReadOnlyError`` for a read-only file or entry unless ``force``; then the header is
     written anew and its old lines stay as comments. ``LimitError`` as in ``serialize``.
     """
+    text = rewritten(document, index, segment, settings=settings, force=force)
+    return spliced(document, {index: text})
+
+
+def spliced(document: Document, texts: Mapping[int, str]) -> bytes:
+    """The file with each entry in ``texts`` as the text given for it (by ``rewritten``)."""
+    pieces: list[str] = []
+    at = 0
+    for index in sorted(texts):
+        entry = document.entries[index]
+        pieces += (document.text[at : entry.start], texts[index])
+        at = entry.end
+    return _encode(document, "".join((*pieces, document.text[at:])))
+
+
+def rewritten(
+    document: Document,
+    index: int,
+    segment: Segment,
+    *,
+    settings: Settings = DEFAULTS,
+    force: bool = False,
+) -> str:
+    """The text of entry ``index`` when it holds ``segment``; errors as in ``replace``."""
     entry = document.entries[index]
     if segment == entry.segment:
-        return render(document)
+        return document.text[entry.start : entry.end]
     _check_writable(document, entry.read_only, force)
     newline = _line_break(entry, document)
     for raw in _candidates(document.text, entry, segment, newline, settings):
@@ -109,8 +150,7 @@ def replace(
                 and document.text.startswith("\n", entry.end)
             ):
                 raw += "\r"  # or the body's own \r would be taken for half a line break
-            text = document.text[: entry.start] + raw + document.text[entry.end :]
-            return _encode(document, text)
+            return raw
     raise ReadOnlyError(
         "the header of this segment cannot be rewritten without losing lines",
         hint="tidy it up by hand first",
@@ -138,6 +178,29 @@ def remove(document: Document, index: int, *, force: bool = False) -> bytes:
         line_end = text.find("\n", start, entry.start)
         start = entry.start if line_end < 0 else line_end + 1
     return _encode(document, text[:start] + text[end:])
+
+
+def _spliced(document: Document, written: str, settings: Settings) -> bytes:
+    """The file with the text of one more segment where the last one belongs."""
+    newline = document.newline
+    text = document.text
+    at = len(text) if document.tail_start is None else document.tail_start
+    bare = ""
+    last = document.entries[-1] if document.entries else None
+    if last is not None and not spans.stands_alone(text[last.body_start : at], settings):
+        at = last.start
+        if not last.has_header:
+            bare = _line_break(last, document).join(("---", _BARE_HEADER, "---", ""))
+    before, after = text[:at], text[at:]
+    gap = "" if not before or before.endswith(("\n\n", "\n\r\n")) else newline
+    if before and not before.endswith("\n"):
+        gap = (_line_break(last, document) if last is not None else newline) + newline
+    new = gap + written + newline + (newline if after else "")
+    return _encode(document, before + new + bare + after)
+
+
+def _bare(entry: Entry) -> str:
+    return ("\r\n" if entry.crlf else "\n").join(("---", _BARE_HEADER, "---", ""))
 
 
 def new_id(scope: str, kind: str, body: str, taken: Container[str]) -> str:

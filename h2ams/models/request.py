@@ -7,8 +7,9 @@ never carry text of a request or of an answer.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 Role = Literal["system", "user", "assistant"]
@@ -67,3 +68,13 @@ class Model(Protocol):
     def complete(self, request: Request) -> Completion:
         """The model's answer; ``ModelError`` where there is none."""
         ...
+
+
+def with_schema(request: Request) -> tuple[ModelMessage, ...]:
+    """The messages of a request whose schema the transport cannot enforce: the last one asks."""
+    if request.schema is None or not request.messages:
+        return request.messages
+    *before, last = request.messages
+    schema = json.dumps(request.schema, ensure_ascii=False)
+    text = f"{last.content}\n\nAnswer with one JSON value that fits this schema:\n{schema}"
+    return (*before, replace(last, content=text))

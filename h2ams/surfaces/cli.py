@@ -47,6 +47,12 @@ COMMANDS = {
     "watch": ("cli_index", "keep the index up to date until interrupted"),
     "verify": ("cli_index", "compare the index with the files"),
     "doctor": ("cli_index", "look for problems in the files; --fix repairs what can be"),
+    "thread": ("cli_thread", "conversations: list, new, append, show, context, compact, restart …"),
+    "scope": ("cli_scope", "list, delete, rename, clone or migrate whole scopes"),
+    "stack": ("cli_stack", "exchange stacks: list, show, plan, compress, restore"),
+    "dream": ("cli_dream", "make memory of a conversation; its passes, and their undo"),
+    "summary": ("cli_summary", "show the summary of a scope, or bring summaries up to date"),
+    "audit": ("cli_audit", "duplicates, contradictions, echoes, secrets; --fix unites duplicates"),
     "import": ("cli_move", "take memory in from another program, or open its folder in place"),
     "export": ("cli_move", "memory as JSON lines, or a copy of its Markdown files"),
     "mcp": ("cli_mcp", "serve the memory to MCP hosts, over stdio or loopback HTTP"),
@@ -112,12 +118,15 @@ def _run(words: list[str], output: Output, opener: Opener | None) -> int:
     parser = CommandParser("h2ams")
     add_global_options(parser)
     before, name, after = parser.split_command(words)
+    asks_for_help = name == "help"
+    if asks_for_help:
+        before, name, after = parser.split_command([*before, *after])
     command = None
     if name is not None:
         command = load_command(name)
         describe_command(parser, name, command)
     sorted_words = parser.sort_words([*before, *after])
-    if sorted_words.flags & {"-h", "--help"}:
+    if asks_for_help or sorted_words.flags & {"-h", "--help"}:
         return _help(parser, name, output)
     if "--version" in sorted_words.flags:
         return _version(output)

@@ -149,9 +149,17 @@ def _configure_doctor(parser: CommandParser) -> None:
 
 def _doctor(call: Call) -> int:
     args = call.args
+
+    def show(diff: str) -> None:
+        call.output.diff(diff)
+        call.output.flush()  # it is on the screen before the file changes
+
     with call.open() as memory, call.output.working("looking"):
         report = memory.doctor(
-            fix=args.fix or args.dry_run, dry_run=args.dry_run, access=call.access()
+            fix=args.fix or args.dry_run,
+            dry_run=args.dry_run,
+            show=show,
+            access=call.access(),
         )
     line = call.output.line
     for found in report.problems:
@@ -171,7 +179,7 @@ def _doctor(call: Call) -> int:
             "problems": cli_shapes.problems(report.problems),
             "fixed": cli_shapes.repairs(report.fixed),
             "dry_run": args.dry_run,
-            "diff": report.diff if args.dry_run else "",
+            "diff": report.diff,
         }
     )
     return PROBLEMS if any(not found.notice for found in report.problems) else DONE
@@ -190,8 +198,8 @@ _ABOUT_VERIFY = """
 The digest of the index is compared with one computed from the files; a difference is exit code 1.
 """
 _ABOUT_DOCTOR = """
-Exit code 1 while problems remain; notices are none. --dry-run shows what --fix would change and
-changes nothing.
+Exit code 1 while problems remain; notices are none. --fix shows the diff of each file before it
+writes it; --dry-run shows the same and changes nothing. A second --fix changes no byte.
 """
 
 COMMANDS = {

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from h2ams.dream.summarise import Refreshed
+    from h2ams.memory.lifecycle_plan import FileChange, ScopeChange
     from h2ams.memory.record import Degraded, Hit, Record
     from h2ams.memory.store import WriteResult
     from h2ams.memory.values import Problem
@@ -54,6 +56,7 @@ def hit(found: Hit) -> Document:
     return segment(found.record) | {
         "score": found.score,
         "terms": dict(found.terms),
+        "matched": found.through,
         "matched_terms": list(found.matched),
     }
 
@@ -97,6 +100,35 @@ def written(result: WriteResult, *, dry_run: bool) -> Document:
     }
 
 
+def scope_change(change: ScopeChange) -> Document:
+    """What an operation on a scope did, or would do."""
+    return {
+        "kind": change.kind,
+        "scope": change.scope,
+        "target": change.target,
+        "changed": change.changed,
+        "files": [
+            {
+                "path": each.path,
+                "to": each.to or None,
+                "bytes": each.size_bytes,
+                "sha256": each.sha256,
+            }
+            for each in change.files
+        ],
+        "state": [{"owner": each.owner, "what": each.what} for each in change.state],
+        "kept": list(change.kept),
+        "failed": [{"path": each.path, "message": each.message} for each in change.failed],
+        "segments_before": change.segments_before,
+        "segments_after": change.segments_after,
+    }
+
+
+def _file_change(each: FileChange) -> Document:
+    to = each.to or None  # null: removed
+    return {"path": each.path, "to": to, "bytes": each.size_bytes, "sha256": each.sha256}
+
+
 def degraded(found: Iterable[Degraded]) -> list[Document]:
     """What does not work as well as it could: a code for programs, a message for people."""
     return [{"code": each.code, "message": each.message} for each in found]
@@ -106,3 +138,16 @@ def problem_line(found: Problem | Fixed) -> tuple[tuple[str, str], str]:
     """A problem for a person: ``path:line: code: message``, as parts of an output line."""
     place = f"{found.path}:{found.line}" if found.line else found.path
     return (f"{place or 'memory'}: ", "address"), f"{found.code}: {found.message}"
+
+
+def summary(found: Refreshed) -> Document:
+    """One summary as a pass or ``summary refresh`` left it."""
+    return {
+        "scope": found.scope,
+        "language": found.language,
+        "path": found.path,
+        "status": found.status,
+        "tokens": found.tokens,
+        "fell_back": found.fell_back,
+        "message": found.message or None,
+    }

@@ -21,6 +21,7 @@ from memory.store_kit import (
 
 from h2ams.errors import ConflictError, LimitError, StoreError, UnsafePathError, UsageError
 from h2ams.memory.scope import parse_scope
+from h2ams.memory.scope_files import WRITE_TRIES
 from h2ams.settings import Settings
 
 HAND_MADE = (
@@ -130,7 +131,7 @@ def test_k09_a_file_that_never_stops_changing_is_a_conflict(tmp_path: Path):
             save(path, segment_text("seg_1", f"Save {count}."))
 
     put(tmp_path, {"user/memory.md": segment_text("seg_1", "One.")})
-    with pytest.raises(ConflictError, match="changed 8 times"):
+    with pytest.raises(ConflictError, match=f"changed {WRITE_TRIES} times"):
         open_store(tmp_path, hook=editor).add(USER, "more", kind="fact")
 
 

@@ -264,3 +264,24 @@ def test_text_of_any_script_comes_through_in_the_plainest_locale(tmp_path: Path)
     assert h2ams(*words, cwd=tmp_path, stdin=text.encode(), env=env).code == 0
     done = h2ams("recall", "认证", "--tag", "标签", "--root", "m", cwd=tmp_path, env=env)
     assert text in done.out and "[标签]" in done.out, done
+
+
+def test_help_is_a_command_too(tmp_path: Path) -> None:
+    for words, same in ((["help"], ["--help"]), (["help", "recall"], ["recall", "--help"])):
+        done = h2ams(*words, cwd=tmp_path)
+        assert done.code == 0 and done.err == ""
+        assert done.out == h2ams(*same, cwd=tmp_path).out
+    done = h2ams("help", "recal", cwd=tmp_path)
+    assert done.code == 2 and "did you mean h2ams recall?" in done.err
+
+
+def test_a_path_that_nobody_knows_is_told_by_sync(tmp_path: Path) -> None:
+    h2ams("remember", "user", "Prefers tabs.", "--root", "m", cwd=tmp_path)
+    done = h2ams("sync", "nope.md", "user", "--root", "m", cwd=tmp_path)
+    assert done.code == 1 and done.out.startswith("1 files")
+    assert "nope.md: no-such-path" in done.err and done.err.count("\n") == 1
+    done = h2ams("sync", "nope.md", "--json", "--root", "m", cwd=tmp_path)
+    assert [each["path"] for each in one_document(done)["errors"]] == ["nope.md"]
+    (tmp_path / "m/user/memory.md").unlink()  # it was there: that is news, not a mistake
+    done = h2ams("sync", "user/memory.md", "--root", "m", cwd=tmp_path)
+    assert done.code == 0 and "1 deleted" in done.out

@@ -119,6 +119,23 @@ def test_the_documents_of_reading_and_writing(run: Runner) -> None:
     assert run("forget", first["address"], "--purge")["removed"] is True
 
 
+def test_the_documents_of_whole_scopes(run: Runner) -> None:
+    run("remember", "sessions/s1", "One.")
+    assert run("scope", "list")["scopes"][0]["folders"] == ["sessions/s1"]
+    assert run("scope", "rename", "sessions/s1", "sessions/s2", "--dry-run")["dry_run"] is True
+    (change,) = run("scope", "clone", "sessions/s1", "sessions/s3")["changes"]
+    assert change["files"][0]["to"] == "sessions/s3/memory.md" and change["changed"] is True
+    old = run.root / "group" / "s1"
+    old.mkdir(parents=True)
+    (old / "memory.md").write_text("---\nid: a\n---\nOld.\n", encoding="utf-8")
+    (change,) = run("scope", "migrate")["changes"]
+    assert (change["segments_before"], change["segments_after"]) == (2, 2)
+    assert run("scope", "migrate")["changes"] == []
+    (change,) = run("scope", "delete", "sessions/s1", "--yes")["changes"]
+    assert {each["to"] for each in change["files"]} == {None}
+    run("scope", "delete", "sessions/s1", "--yes", code=1, shape="error")
+
+
 def test_the_documents_of_index_and_folder(run: Runner) -> None:
     run("remember", "user", "Prefers tabs.")
     note = run.root / "user" / "memory.md"
@@ -156,6 +173,79 @@ def test_the_documents_of_setup(run: Runner, tmp_path: Path) -> None:
     assert run("setup", "cursor", "--file", file, "--write")["changed"] is True
     assert run("setup", "cursor", "--file", file, "--write")["changed"] is False
     assert run("setup", "cursor", "--file", file, "--undo")["changed"] is True
+
+
+def test_the_documents_of_threads(run: Runner) -> None:
+    run("init")
+    assert run("thread", "new", "t1", "--system", "Be kind.")["created"] is True
+    assert run("thread", "new", "t1")["created"] is False
+    for n in range(12):
+        run("thread", "append", "t1", f"question {n} about tabs " * 20)
+        run("thread", "append", "t1", "--role", "assistant", f"answer {n} " * 30)
+    small = ("--window", "1600", "--reserve", "100")
+    context = run("thread", "context", "t1", "and now?", *small)
+    assert context["receipt"]["compaction"] == "compacted" and context["messages"]
+    shown = run("thread", "show", "t1")
+    for row in shown["rows"]:
+        check(row, SHAPES["thread-row"], "row")
+    assert sum(row["kind"] == "summary" for row in shown["rows"]) == 1
+    run("thread", "new", "t2")
+    assert run("thread", "search", "t2", "tabs")["hits"]
+    run("thread", "compact", "t1", "--force", *small)
+    assert run("thread", "restart", "t1", "afresh")["outcome"] == "restarted"
+    assert [each["id"] for each in run("thread", "list")["threads"]] == ["t1", "t2"]
+    assert run("thread", "delete", "t1")["deleted"] is True
+    large = run(
+        "thread",
+        "context",
+        "t2",
+        "word " * 900,
+        "--window",
+        "200",
+        "--reserve",
+        "0",
+        shape="error",
+        code=1,
+    )["error"]
+    assert (large["code"], large["limit"]) == ("overflow", 200) and large["needed"] > 900
+
+
+def test_the_documents_of_dream_summary_and_audit(
+    run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("H2AMS_NOW", "2026-05-09T00:00:00Z")
+    talk = tmp_path / "talk.jsonl"
+    texts = ["We decided to use SQLite.", "My editor is Helix.", "Always run make check."]
+    lines = [
+        json.dumps({"id": f"m{n}", "role": "user", "content": text, "createdAt": "2026-05-01"})
+        for n, text in enumerate(texts)
+    ]
+    talk.write_text("\n".join([*lines, "broken"]), encoding="utf-8")
+    run("init")
+    assert (
+        "+We decided" in run("dream", "run", "sessions/s1", str(talk), "--dry-run", code=1)["diff"]
+    )
+    done = run("dream", "run", "sessions/s1", str(talk), code=1)
+    assert done["outcome"] == "done" and done["problems"][0]["line"] == 4
+    assert run("dream", "run", "sessions/s1", str(talk), code=1)["outcome"] == "nothing-new"
+    assert run("dream", "status", shape="dream-status")["passes"][0]["pass"] == done["pass"]
+    shown = run("summary", "show", "sessions/s1", shape="summary-show")
+    assert "We decided to use SQLite." in shown["text"]
+    statuses = {each["status"] for each in run("summary", "refresh")["summaries"]}
+    assert statuses == {"fresh", "empty"}  # empty: what lies outside of the families
+    assert run("audit", code=0)["segments"] == 3
+    for path in ("user/memory.md", "sessions/s1/memory.md"):
+        with (run.root / path).open("a", encoding="utf-8") as file:
+            file.write("\n---\nid: x\nkind: fact\n---\nMy editor is Helix, the blue one.\n")
+            file.write("\n---\nid: y\nkind: fact\n---\nMy editor is Helix, the blue one.\n")
+    assert run("audit", code=1)["counts"]["exact-duplicate"] >= 2
+    fixed = run("audit", "--fix", code=1)
+    assert fixed["pass"] and not fixed["failures"]
+    assert run("dream", "undo", fixed["pass"], shape="dream-undo")["restored"]
+    assert run("dream", "undo", done["pass"], shape="error", code=1)["error"]["code"] == "conflict"
+    run("dream", "stop", shape="error", code=2)
+    run("dream", "run", "user", str(talk), shape="error", code=2)
+    run("dream", "run", "--session", "s1", "sessions/s1", str(talk), shape="error", code=1)
 
 
 def test_the_document_of_watch(capsys: pytest.CaptureFixture[str]) -> None:

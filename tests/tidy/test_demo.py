@@ -53,3 +53,18 @@ def test_the_demo_writes_nothing_into_the_folder(tmp_path: Path) -> None:
     before = sorted(ROOT.joinpath("scopes").rglob("*"))
     demo("token", tmp_path)
     assert sorted(ROOT.joinpath("scopes").rglob("*")) == before
+
+
+def test_a_reader_that_has_seen_enough_ends_the_demo_without_a_word(tmp_path: Path) -> None:
+    running = subprocess.Popen(
+        [sys.executable, str(ROOT / "tools" / "demo.py")],
+        env=environment(tmp_path, H2AMS_STATE_DIR=str(tmp_path / "state"), PYTHONUNBUFFERED="1"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert running.stdout is not None and running.stderr is not None
+    assert running.stdout.readline().startswith(b"question")
+    running.stdout.close()
+    assert running.stderr.read() == b""
+    running.stderr.close()
+    assert running.wait(60) == 0

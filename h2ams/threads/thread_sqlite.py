@@ -1,0 +1,161 @@
+"""Threads in SQLite: ``<state>/threads.db``, a record and not derived.
+
+It is never set aside and begun anew: what cannot be read is an error that says so. Commits are on
+the disk when they return. The search over past chats is an FTS5 table over analysed words; deleted
+ones are merged out of it when a thread is deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from h2ams import sqlite
+from h2ams.errors import StoreError
+from h2ams.index.schema import TOKENIZER
+from h2ams.threads.thread_sql import TABLES, SqlThreadStore
+from h2ams.threads.thread_store import NewMessage, SearchTerm
+
+_SEQ_BITS = 32  # rowids of the words: number of the thread, then the row's own
+_LOCKS = 256  # lock files for compaction; threads that share one only wait for each other
+_SERIAL = "INTEGER PRIMARY KEY"
+
+
+class SqliteThreadStore(SqlThreadStore):
+    """Threads in the database at ``path``; made where there is none."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.path.abspath(os.fspath(path))
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._left_behind: list[sqlite.Connection] = []
+        self._depth = 0
+        self._connection: sqlite.Connection | None = self._open()
+
+    def _open(self) -> sqlite.Connection:
+        try:
+            connection = sqlite.connect(self.path)
+            connection.execute("PRAGMA synchronous = FULL")
+            with sqlite.immediate(connection):
+                for table in TABLES:
+                    connection.execute(table.format(serial=_SERIAL, suffix=" WITHOUT ROWID"))
+                connection.execute(
+                    "CREATE VIRTUAL TABLE IF NOT EXISTS thread_words USING fts5("
+                    f'words, forms, tokenize="{TOKENIZER}")'
+                )
+        except sqlite.DAMAGED as error:
+            raise StoreError(
+                f"the threads in {self.path} cannot be read: {error}",
+                path=self.path,
+                hint="restore the file from a backup, or move it away to begin anew",
+            ) from error
+        return connection
+
+    @property
+    def _open_connection(self) -> sqlite.Connection:
+        if self._pid != os.getpid():  # a forked child must not use its parent's connection
+            if self._connection is not None:
+                self._left_behind.append(self._connection)
+            self._connection, self._pid, self._depth = self._open(), os.getpid(), 0
+        if self._connection is None:
+            raise StoreError("this thread store is closed", path=self.path, hint="open it again")
+        return self._connection
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None and self._pid == os.getpid():
+                self._connection.close()
+            self._connection = None
+
+    # -- what a database brings ------------------------------------------------------------------
+
+    def _all(self, statement: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        with self._lock:
+            return sqlite.rows(self._open_connection, statement, bindings)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        with self._lock, sqlite.immediate(self._open_connection):
+            yield
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        with self._lock, sqlite.snapshot(self._open_connection):
+            yield
+
+    def _lock_thread(self, thread: str) -> tuple[Any, ...] | None:
+        found = self._all(
+            "SELECT no, message_count, edits, next_seq FROM threads WHERE id = ?", (thread,)
+        )
+        return found[0] if found else None
+
+    @contextlib.contextmanager
+    def claim(self, thread: str) -> Iterator[bool]:
+        from filelock import FileLock, Timeout  # 40 ms to import, only compaction needs it
+
+        bucket = hashlib.sha256(thread.encode("utf-8", "surrogatepass")).digest()[0] % _LOCKS
+        lock = FileLock(f"{self.path}.compact-{bucket:02x}.lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            lock.release()
+
+    # -- words -----------------------------------------------------------------------------------
+
+    def _index_words(self, no: int, seq: int, message: NewMessage) -> None:
+        self._all(
+            "INSERT INTO thread_words (rowid, words, forms) VALUES (?, ?, ?)",
+            (no << _SEQ_BITS | seq, message.words, message.forms),
+        )
+
+    def _unindex(self, no: int, seq: int | None) -> None:
+        first = no << _SEQ_BITS | (seq or 0)
+        last = first if seq is not None else (no + 1 << _SEQ_BITS) - 1
+        self._all("DELETE FROM thread_words WHERE rowid BETWEEN ? AND ?", (first, last))
+
+    def _copy_index(self, no: int, copy: int) -> None:
+        self._all(
+            "INSERT INTO thread_words (rowid, words, forms)"
+            " SELECT rowid - ? + ?, words, forms FROM thread_words WHERE rowid BETWEEN ? AND ?",
+            (no << _SEQ_BITS, copy << _SEQ_BITS, no << _SEQ_BITS, (no + 1 << _SEQ_BITS) - 1),
+        )
+
+    def _erase(self) -> None:
+        with self._lock:
+            with self._writing():
+                self._all("INSERT INTO thread_words (thread_words) VALUES ('optimize')")
+            sqlite.truncate_wal(self._open_connection)
+
+    def _matches(
+        self, terms: Sequence[SearchTerm], where: str, bindings: list[Any], limit: int, text: str
+    ) -> list[tuple[int, int, float]]:
+        match = " OR ".join(map(_match, terms))
+        found = self._all(
+            "SELECT w.rowid, -w.rank FROM thread_words w"
+            f" JOIN threads t ON t.no = w.rowid >> {_SEQ_BITS}"
+            f" WHERE thread_words MATCH ? AND {where} ORDER BY w.rank, w.rowid LIMIT ?",
+            (match, *bindings, limit),
+        )
+        mask = (1 << _SEQ_BITS) - 1
+        return [(rowid >> _SEQ_BITS, rowid & mask, score) for rowid, score in found]
+
+
+def _match(term: SearchTerm) -> str:
+    """One term for FTS5; text is always quoted, so no input is syntax."""
+    phrase = " ".join(term.tokens).replace('"', '""')
+    if term.prefix:
+        return f'"{phrase}" *'
+    found = f'words : "{phrase}"' if len(term.tokens) > 1 else f'"{phrase}"'
+    if term.exact:
+        quoted = term.exact.replace('"', '""')
+        return f'({found} OR "{quoted}")'
+    return found

@@ -1,0 +1,77 @@
+"""What only the SQLite store of threads has to show: the file itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from threads.kit import chat, engine, user
+
+from h2ams.errors import StoreError
+from h2ams.threads.thread_sqlite import SqliteThreadStore
+from h2ams.threads.thread_store import NewMessage, ThreadInfo
+
+NOW = "2026-12-01T12:00:00Z"
+
+
+def test_a_damaged_record_is_an_error_and_never_begun_anew(tmp_path: Path) -> None:
+    path = tmp_path / "threads.db"
+    path.write_bytes(b"this is no database, " * 500)
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="cannot be read"):
+        SqliteThreadStore(path)
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir() if "aside" in each.name] == []
+
+
+def test_the_words_of_a_deleted_thread_leave_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "threads.db"
+    store = SqliteThreadStore(path)
+    for id in ("t1", "t2"):
+        store.create(ThreadInfo(id, "", "", NOW))
+        text = f"zyzzyva{id} word"
+        payload = {"role": "user", "content": text}
+        store.append(
+            id, [NewMessage(payload, "openai-chat", "user", 5, "estimate", NOW, words=text)]
+        )
+    store.delete("t1")
+    store.close()
+    data = b"".join(each.read_bytes() for each in tmp_path.iterdir())
+    assert b"zyzzyvat1" not in data and b"zyzzyvat2" in data
+
+
+def steps(store: SqliteThreadStore) -> int:
+    """Instructions that SQLite runs to load the thread: the clock shows less on a busy day."""
+    found = [0]
+
+    def count() -> bool:
+        found[0] += 1
+        return False
+
+    connection = store._open_connection
+    connection.set_progress_handler(count, 1)
+    store.load("t1")
+    connection.set_progress_handler(None)
+    return found[0]
+
+
+def test_loading_costs_the_same_however_long_the_thread_is(tmp_path: Path) -> None:
+    costs = []
+    for size in (20, 400):
+        made = engine(tmp_path, store=SqliteThreadStore(tmp_path / f"{size}.db"))
+        thread = made.thread("t1", window=1_600, reserve=100)
+        for n in range(0, size, 4):
+            thread.append(*chat(4, start=n))
+            thread.context(user("x"))
+        thread.compact(force=True)
+        thread.append(*chat(6, start=size))
+        costs.append((steps(made.store), len(made.store.load("t1").rows)))  # type: ignore[arg-type]
+        made.store.close()
+    (small, rows), (large, same_rows) = costs
+    assert abs(rows - same_rows) <= 2 and large <= 1.2 * small, costs
+
+
+def test_the_file_is_the_owners_alone(tmp_path: Path) -> None:
+    store = SqliteThreadStore(tmp_path / "threads.db")
+    store.close()
+    assert (tmp_path / "threads.db").stat().st_mode & 0o077 == 0
