@@ -767,7 +767,8 @@ def takes_access(owner: type) -> set[str]:
 def test_every_call_that_takes_an_access_is_in_the_suite() -> None:
     names: set[str] = set()
     for surface in (SURFACES | WRITES).values():
-        surface(Recorder(names), Access(), "vp/bob")  # type: ignore[arg-type]  # stands in for one
+        with contextlib.suppress(TypeError):  # what it gives is no value; the name is noted
+            surface(Recorder(names), Access(), "vp/bob")  # type: ignore[arg-type]
     assert takes_access(Memory) - names == set()
     assert takes_access(Scopes) - names == set()
 
