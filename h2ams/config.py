@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 APP = "h2ams"
 STATE_FOLDER = ".h2ams"
 CONFIG_FILE = "config.toml"
-BESIDE_MARK = "root"  # in a state folder beside: the root that it belongs to
 LOCAL_MODEL_URL = "http://127.0.0.1:8080/v1"  # where llama.cpp's server listens by default
+BESIDE_MARK = "root"  # in a state folder beside: the root that it belongs to
 
 
 def resolve_root(
@@ -212,27 +212,6 @@ def clock(environ: Mapping[str, str] | None = None) -> Callable[[], datetime]:
     return lambda: fixed
 
 
-def host_file(
-    host: str, *, environ: Mapping[str, str] | None = None, platform: str | None = None
-) -> str:
-    """The file in which a host program keeps its MCP servers; it need not exist."""
-    environ = os.environ if environ is None else environ
-    platform = sys.platform if platform is None else platform
-    home = os.path.expanduser("~")
-    desktop = {
-        "darwin": os.path.join(home, "Library", "Application Support"),
-        "win32": environ.get("APPDATA") or os.path.join(home, "AppData", "Roaming"),
-    }.get(platform, environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"))
-    codex = environ.get("CODEX_HOME") or os.path.join(home, ".codex")
-    return {
-        "claude-code": os.path.join(os.getcwd(), ".mcp.json"),
-        "claude-desktop": os.path.join(desktop, "Claude", "claude_desktop_config.json"),
-        "codex": os.path.join(codex, "config.toml"),
-        "cursor": os.path.join(home, ".cursor", "mcp.json"),
-        "openclaw": os.path.join(home, ".openclaw", "openclaw.json"),
-    }[host]
-
-
 _MODEL_FORMS = "rules, openai:MODEL, anthropic:MODEL or command:PROGRAM ARGUMENTS"
 
 
@@ -273,3 +252,24 @@ def open_model(settings: Settings, *, environ: Mapping[str, str] | None = None) 
             raise ConfigError(f"H2AMS_MODEL: {error}", hint=f"use {_MODEL_FORMS}") from None
         return CommandModel(words, timeout_s=seconds)
     raise ConfigError(f"H2AMS_MODEL: unknown kind {kind!r}", hint=f"use {_MODEL_FORMS}")
+
+
+def host_file(
+    host: str, *, environ: Mapping[str, str] | None = None, platform: str | None = None
+) -> str:
+    """The file in which a host program keeps its MCP servers; it need not exist."""
+    environ = os.environ if environ is None else environ
+    platform = sys.platform if platform is None else platform
+    home = os.path.expanduser("~")
+    desktop = {
+        "darwin": os.path.join(home, "Library", "Application Support"),
+        "win32": environ.get("APPDATA") or os.path.join(home, "AppData", "Roaming"),
+    }.get(platform, environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"))
+    codex = environ.get("CODEX_HOME") or os.path.join(home, ".codex")
+    return {
+        "claude-code": os.path.join(os.getcwd(), ".mcp.json"),
+        "claude-desktop": os.path.join(desktop, "Claude", "claude_desktop_config.json"),
+        "codex": os.path.join(codex, "config.toml"),
+        "cursor": os.path.join(home, ".cursor", "mcp.json"),
+        "openclaw": os.path.join(home, ".openclaw", "openclaw.json"),
+    }[host]

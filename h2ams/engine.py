@@ -28,7 +28,7 @@ from h2ams.index.sync import SyncReport
 from h2ams.memory.access import Access, Gate
 from h2ams.memory.layout import scope_of_path
 from h2ams.memory.record import Degraded, Hit, Recall, Record
-from h2ams.memory.scope import Scope, canonical_glob, parse_address, parse_scope
+from h2ams.memory.scope import Scope, canonical_glob, is_utf8, parse_address, parse_scope
 from h2ams.memory.values import Problem, check_kind, is_note_id, parse_time
 from h2ams.parts import SUSPICIOUS, Parts, healing, real_folder
 from h2ams.text.words import parse_query
@@ -208,6 +208,8 @@ class Memory(Parts):
     @healing
     def sources(self, message_id: str, *, access: Access | None = None) -> tuple[Record, ...]:
         """The segments that cite the source message ``message_id``."""
+        if not is_utf8(message_id):
+            return ()  # nobody could have cited it
         with self._index.lock:
             gate, _ = self._guard.fresh(access)
             with self._index.reading() as connection:
@@ -316,42 +318,6 @@ class Memory(Parts):
             gate = self._guard.gate(connection, access)
             self._turn(connection, gate, access).touch(known)
 
-    def take_in(
-        self,
-        incoming: Sequence[Incoming],
-        *,
-        summaries: Sequence[SummaryText] = (),
-        access: Access | None = None,
-        dry_run: bool = False,
-    ) -> Taken:
-        """Add segments from elsewhere with their own ids and times; what is known already stays.
-
-        What cannot be written is listed in the result; ``AccessError`` before anything is written.
-        """
-        from h2ams.upkeep.intake import take_in
-
-        for scope in {each.scope for each in incoming} if access is not None else ():
-            self._writable(parse_scope(scope), access)
-        taken = take_in(self._root, self.settings, self.store, incoming, summaries, dry_run=dry_run)
-        if not dry_run:
-            self._files_written(taken.paths)
-        return taken
-
-    def tree(self, *, access: Access | None = None) -> FileTree:
-        """The folder as a tree of files, for tools that look at and edit whole files."""
-        from h2ams.memory.tree import FileTree
-
-        with self._index.lock:
-            gate, _ = self._guard.fresh(access)
-        return FileTree(
-            self._root,
-            self.settings,
-            gate,
-            count=self._count,
-            synced=self._files_written,
-            files=self.store.files,
-        )
-
     def thread(
         self,
         id: str,
@@ -458,6 +424,42 @@ class Memory(Parts):
             reuse.from_memory(item, found.hits, self.tokens),
             reuse.from_items(item, completed, real_folder, self.tokens),
             reuse.from_sessions(item, excerpts, real_folder, self.tokens, owner=owner),
+        )
+
+    def take_in(
+        self,
+        incoming: Sequence[Incoming],
+        *,
+        summaries: Sequence[SummaryText] = (),
+        access: Access | None = None,
+        dry_run: bool = False,
+    ) -> Taken:
+        """Add segments from elsewhere with their own ids and times; what is known already stays.
+
+        What cannot be written is listed in the result; ``AccessError`` before anything is written.
+        """
+        from h2ams.upkeep.intake import take_in
+
+        for scope in {each.scope for each in incoming} if access is not None else ():
+            self._writable(parse_scope(scope), access)
+        taken = take_in(self._root, self.settings, self.store, incoming, summaries, dry_run=dry_run)
+        if not dry_run:
+            self._files_written(taken.paths)
+        return taken
+
+    def tree(self, *, access: Access | None = None) -> FileTree:
+        """The folder as a tree of files, for tools that look at and edit whole files."""
+        from h2ams.memory.tree import FileTree
+
+        with self._index.lock:
+            gate, _ = self._guard.fresh(access)
+        return FileTree(
+            self._root,
+            self.settings,
+            gate,
+            count=self._count,
+            synced=self._files_written,
+            files=self.store.files,
         )
 
     # -- index and hygiene: the owner's ----------------------------------------------------------
