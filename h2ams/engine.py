@@ -454,7 +454,12 @@ class Memory(Parts):
         with self._index.lock:
             gate, _ = self._guard.fresh(access)
         return FileTree(
-            self._root, self.settings, gate, count=self._count, synced=self._files_written
+            self._root,
+            self.settings,
+            gate,
+            count=self._count,
+            synced=self._files_written,
+            files=self.store.files,
         )
 
     # -- index and hygiene: the owner's ----------------------------------------------------------

@@ -81,10 +81,10 @@ class _Known:
 class Intake:
     """Takes segments into the scopes of one root."""
 
-    def __init__(self, root: Root, settings: Settings) -> None:
+    def __init__(self, root: Root, settings: Settings, files: ScopeFiles | None = None) -> None:
         self._root = root
         self._settings = settings
-        self._files = ScopeFiles(root, settings)
+        self._files = files or ScopeFiles(root, settings)
         self._keep = Keep(root)
 
     def take(self, incoming: Sequence[Incoming], *, dry_run: bool = False) -> Taken:

@@ -82,6 +82,11 @@ class Store:
         )
         self._absorbing = Absorbing(root, settings, self._files, clock=clock)
 
+    @property
+    def files(self) -> ScopeFiles:
+        """The files of the scopes: for parts that edit many segments at once, or whole files."""
+        return self._files
+
     # Places
 
     def canonical(self, scope: Scope) -> Scope:

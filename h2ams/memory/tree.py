@@ -66,13 +66,14 @@ class FileTree:
         *,
         count: Callable[[str], int],
         synced: Callable[[Sequence[str]], None],
+        files: ScopeFiles | None = None,
     ) -> None:
         self._root = root
         self._settings = settings
         self._gate = gate
         self._count = count
         self._synced = synced
-        self._files = ScopeFiles(root, settings)
+        self._files = files or ScopeFiles(root, settings)
 
     # -- looking -----------------------------------------------------------------------------------
 

@@ -95,6 +95,8 @@ def _entry(call: Call) -> Entry:
         words.append("--no-user" if args.user == "no" else f"--user={args.user}")
     for option, values in (("--related", args.related), ("--also", args.also)):
         words += [word for value in values for word in (option, value)]
+    if access is not None and len(words) == 3:  # an access to nothing is an access too
+        words.append("--also=")
     if access is None:
         words.append("--owner")
         if not args.owner and not args.undo:

@@ -95,7 +95,7 @@ def search(serving: Serving, given: Arguments) -> Document:
         tags=tuple(given.get("tags", ())),
         after=given.get("after"),
         before=given.get("before"),
-        scopes=tuple(given.get("scopes", ())),
+        scopes=given.get("scopes"),
     )
     hits: list[object] = [
         brief(hit.record, hit.matched) | {"score": hit.score} for hit in found.hits

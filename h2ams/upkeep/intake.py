@@ -23,7 +23,7 @@ def take_in(
     dry_run: bool,
 ) -> Taken:
     """Write what is not there yet; see ``engine.Memory.take_in``."""
-    taken = Intake(root, settings).take(incoming, dry_run=dry_run)
+    taken = Intake(root, settings, store.files).take(incoming, dry_run=dry_run)
     for each in summaries:
         taken = taken.plus(_take_summary(store, each, dry_run=dry_run))
     return taken

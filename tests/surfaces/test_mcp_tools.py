@@ -141,6 +141,11 @@ def test_a_hit_shows_the_part_that_matches_and_says_that_it_is_a_part(memory: Me
     assert (short["preview"], short["truncated"]) == ("Prefers tabs.", False)
 
 
+def test_an_empty_list_of_scopes_is_no_scope(memory: Memory) -> None:
+    assert ask(memory, "memory_search", query="tabs", scopes=[]).document["hits"] == []
+    assert ask(memory, "memory_search", query="tabs").document["hits"]
+
+
 def test_search_says_how_many_hits_its_bound_leaves_out(tmp_path: Path) -> None:
     root = tmp_path / "memory"
     tags = "[" + ", ".join(f"tag{number}{'x' * 900}" for number in range(10)) + "]"
