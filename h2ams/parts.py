@@ -225,13 +225,19 @@ class Parts:
         """The conversations of this folder (``<state>/threads.db``); opened when first needed."""
         return self.open_threads(self._root.state_path("threads.db"))
 
-    def open_threads(self, place: str) -> ContextEngine:
-        """The conversations at ``place``: a file, or an address of PostgreSQL. Close its store."""
+    def open_threads(self, place: str, *, semantic: bool = False) -> ContextEngine:
+        """The conversations at ``place``: a file, or an address of PostgreSQL. Close its store.
+
+        ``semantic`` (extra ``[semantic]``, PostgreSQL with pgvector): found by meaning too.
+        """
         from h2ams.threads.context_engine import ContextEngine
         from h2ams.upkeep.thread_folder import open_store
 
         return ContextEngine(
-            open_store(place), settings=self.settings, counter=self.tokens, now=self._time
+            open_store(place, semantic=semantic),
+            settings=self.settings,
+            counter=self.tokens,
+            now=self._time,
         )
 
     def _time(self) -> str:

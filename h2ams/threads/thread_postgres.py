@@ -13,8 +13,8 @@ import hashlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from h2ams.errors import ConfigError, StoreError
 from h2ams.threads.thread_sql import TABLES, SqlThreadStore
@@ -23,7 +23,15 @@ from h2ams.threads.thread_store import NewMessage, SearchTerm
 if TYPE_CHECKING:
     import psycopg
 
-Embed = Callable[[Sequence[str]], Sequence[Sequence[float]]]
+
+class Embed(Protocol):
+    """Vectors for texts; ``size`` is how many numbers each has."""
+
+    @property
+    def size(self) -> int: ...
+
+    def __call__(self, texts: Sequence[str]) -> Sequence[Sequence[float]]: ...
+
 
 _SERIAL = "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
 _MOST_POSITION = 16_000  # tsvector keeps positions up to 16,383
@@ -48,6 +56,7 @@ class PostgresThreadStore(SqlThreadStore):
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
         self._embed = embed
         self.semantic = False
+        self._vector_schema = "public"
         with self._lock:
             self._make_tables()
 
@@ -99,16 +108,22 @@ class PostgresThreadStore(SqlThreadStore):
                 "CREATE INDEX IF NOT EXISTS thread_words_gin ON thread_words USING gin (words)"
             )
         if self._embed is not None:
-            self._make_vectors(len(self._embed(("x",))[0]))
+            self._make_vectors(self._embed.size)
 
     def _make_vectors(self, size: int) -> None:
         try:
             with self._writing():
                 self._all(f"SELECT pg_advisory_xact_lock({_SCHEMA_LOCK})")
-                self._all("CREATE EXTENSION IF NOT EXISTS vector")
+                # In a schema of its own choice the next search path would not find it.
+                self._all("CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA public")
+                (schema,) = self._all(
+                    "SELECT quote_ident(n.nspname) FROM pg_extension e"
+                    " JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector'"
+                )[0]
+                self._vector_schema = str(schema)
                 self._all(
                     "CREATE TABLE IF NOT EXISTS thread_vectors (thread BIGINT NOT NULL,"
-                    f" seq BIGINT NOT NULL, meaning public.vector({size}) NOT NULL,"
+                    f" seq BIGINT NOT NULL, meaning {schema}.vector({size}) NOT NULL,"
                     " PRIMARY KEY (thread, seq))"
                 )
             self.semantic = True
@@ -182,7 +197,8 @@ class PostgresThreadStore(SqlThreadStore):
         if self.semantic and self._embed is not None and message.text.strip():
             meaning = _pgvector(self._embed((message.text,))[0])
             self._all(
-                "INSERT INTO thread_vectors (thread, seq, meaning) VALUES (?, ?, ?::public.vector)",
+                "INSERT INTO thread_vectors (thread, seq, meaning)"
+                f" VALUES (?, ?, ?::{self._vector_schema}.vector)",
                 (no, seq, meaning),
             )
 
@@ -226,7 +242,8 @@ class PostgresThreadStore(SqlThreadStore):
             return [(no, seq, score) for no, seq, score in found]
         near = self._all(
             "SELECT v.thread, v.seq FROM thread_vectors v JOIN threads t ON t.no = v.thread"
-            f" WHERE {where} ORDER BY v.meaning OPERATOR(public.<=>) ?::public.vector,"
+            f" WHERE {where} ORDER BY v.meaning OPERATOR({self._vector_schema}.<=>)"
+            f" ?::{self._vector_schema}.vector,"
             " v.thread, v.seq LIMIT ?",
             (*bindings, _pgvector(self._embed((text,))[0]), limit),
         )
