@@ -378,6 +378,7 @@ class Memory(Parts):
             folder = self._syncer.folder_problems if access is None else ()
             with self._index.reading() as connection:
                 degraded = (*self._degraded(), *stale, *self._watch_troubles())
+                degraded += self._not_removed(access)
                 return status(self._root, connection, gate, self._index.path, degraded, folder)
 
     @healing

@@ -12,6 +12,7 @@
     |   |-- ConflictError       a precondition failed, or the same segment changed meanwhile
     |   |-- LockTimeoutError    another process holds the lock; names the lock and its holder
     |   |-- LimitError          a named limit with the limit and the size that would be
+    |   |   `-- QuotaExceeded   a workflow's store and change log would be over their quota
     |   `-- ReadOnlyError       the engine may read but not rewrite this file or segment
     |-- IndexFaultError         the derived database cannot be used (never lost memory)
     |-- ModelError              a language model gave no usable answer; ``failure`` says how
@@ -113,6 +114,24 @@ class LimitError(StoreError):
         self.limit = limit
         self.size = size
         self.current = current
+
+
+class QuotaExceeded(LimitError):
+    """A projection would bring store and change log of a workflow over their quota (bytes)."""
+
+    def __init__(self, *, needed: int, limit: int) -> None:
+        super().__init__(
+            f"the workflow would take {needed:,} bytes, its quota is {limit:,}",
+            name="stack_quota_bytes",
+            limit=limit,
+            size=needed,
+        )
+        self.hint = "compress the stacks, or make a checkpoint to empty the change log"
+
+    @property
+    def needed(self) -> int:
+        """Bytes that the projection would have needed."""
+        return self.size
 
 
 class ReadOnlyError(StoreError):

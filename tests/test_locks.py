@@ -187,3 +187,26 @@ def test_two_processes_that_write_under_the_lock_lose_no_update(root: Root) -> N
     found = data_of(root, NOTE)
     assert found is not None
     assert (found.count(b"a"), found.count(b"b")) == (25, 25)
+
+
+@pytest.mark.parametrize(
+    ("held", "prefix"),
+    [
+        ("sessions/s1", "sessions/s1"),
+        ("sessions/s1/vp/ada", "sessions/s1"),
+        ("sessions/" + "long" * 30 + "/topic/t", "sessions/" + "long" * 30),
+        ("sessions/ÉCOLE.一/vp/a", "sessions/École.一"),
+        ("chat/c/vp/ada", "chat/"),
+    ],
+)
+def test_waiting_for_holders_waits_for_each_lock_below_a_name(
+    root: Root, held: str, prefix: str
+) -> None:
+    impatient = Root(root.path, lock_timeout_ms=30)
+    with holder(root, held):
+        with pytest.raises(LockTimeoutError, match="pid"):
+            impatient.wait_for_holders(prefix)
+        impatient.wait_for_holders("user")
+    impatient.wait_for_holders(prefix)
+    with impatient.lock(held):
+        impatient.wait_for_holders(prefix)  # one's own is no obstacle

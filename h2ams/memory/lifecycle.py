@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 
+from h2ams.atomic import reason
 from h2ams.errors import IndexFaultError, LockTimeoutError, NotFoundError, ScopeError, StoreError
 from h2ams.files import STATE_FOLDER, Root
 from h2ams.memory import folders as on_disk
@@ -168,10 +169,14 @@ class Lifecycle:
             try:
                 left += self._finish_dead(operation)
             except (StoreError, IndexFaultError, OSError) as error:
+                # Whoever calls may not know of these scopes: the journal's file names them.
+                cause = error.__cause__
+                why = reason(cause) if isinstance(cause, OSError) else type(error).__name__
+                where = f"{STATE_FOLDER}/{lifecycle_plan.JOURNAL}/{operation.op}.json"
                 raise StoreError(
-                    f"{operation.title} was interrupted and cannot be finished: {error}",
-                    hint="put that right and open the folder again; see docs/recovery.md",
-                    path=getattr(error, "path", None),
+                    f"{where}: an interrupted {operation.kind} cannot be finished: {why}",
+                    hint="that file names the folders; put them right and open again",
+                    path=where,
                 ) from error
         self.leftovers = tuple(left)
 

@@ -49,6 +49,7 @@ COMMANDS = {
     "doctor": ("cli_index", "look for problems in the files; --fix repairs what can be"),
     "thread": ("cli_thread", "conversations: list, new, append, show, context, compact, restart …"),
     "scope": ("cli_scope", "list, delete, rename, clone or migrate whole scopes"),
+    "stack": ("cli_stack", "exchange stacks: list, show, plan, compress, restore"),
 }
 _MEANT = {
     "search": "recall",

@@ -16,6 +16,7 @@ from memory.lifecycle_kit import segment
 from h2ams import Access, Memory
 from h2ams.memory.lifecycle_plan import OwnedState
 from h2ams.memory.scope import Scope, parse_scope
+from h2ams.stacks.exchange import Round
 
 OLD, NEW, OTHER = parse_scope("sessions/old"), parse_scope("sessions/new"), "sessions/older"
 
@@ -119,6 +120,31 @@ class TestUndo(OwnedStateContract):
     def make(self, memory: Memory, session: Scope) -> None:
         for scope in (session.text, f"{session}/vp/ada"):
             memory.forget(memory.remember(scope, f"gone from {scope}").address)
+
+
+class TestStacks(OwnedStateContract):
+    owner_name = "exchange-stacks"
+
+    def make(self, memory: Memory, session: Scope) -> None:
+        for owner in (session.text, f"{session}/vp/ada"):
+            with memory.stack("game", owner=owner) as game:
+                game.append_round(Round("r1", "ask", f"answer in {owner}"))
+
+    def test_its_content_goes_along(self, memory: Memory) -> None:
+        self.owner(memory).rename(OLD, NEW)
+        with memory.stack("game", owner=f"{NEW}/vp/ada", create=False) as game:
+            assert game.stack().exchanges[0].assistant == f"answer in {OLD}/vp/ada"
+
+    def test_deleting_the_session_deletes_its_stacks(self, memory: Memory) -> None:
+        memory.remember(OLD.text, "a text, so that there is something to delete")
+        change = memory.scopes.delete(OLD.text)
+        assert [each.what for each in change.state if each.owner == self.owner_name] == [
+            f"{OLD}: game",
+            f"{OLD}/vp/ada: game",
+        ]
+        assert self.owner(memory).list(OLD) == () != self.owner(memory).list(parse_scope(OTHER))
+        with memory.stack("game", owner=OLD.text) as game:
+            assert game.canonical_text() == ""
 
 
 class TestThreads(OwnedStateContract):

@@ -224,6 +224,9 @@ def test_trash_that_cannot_be_removed_is_told_and_tried_again(root: Path) -> Non
         memory.remember("sessions/s1", "the name is free")
         degraded = [each.code for each in memory.status().degraded]
         assert degraded == ["not-removed-yet"]
+        for access in (Access(session="s2"), Access(session="s1"), Access()):
+            assert memory.status(access=access).degraded == ()
+            assert memory.recall("free", access=access).degraded == ()
         assert holding(root, "zebrafish") == [p for p in holding(root, "zebrafish") if "trash" in p]
         stuck = False
         assert memory.status().degraded == ()
@@ -364,6 +367,39 @@ def test_active_sets_follow_and_addresses_in_other_sets_too(root: Path) -> None:
         assert {use[0] for use in saved["recent"]} == {"sessions/neu#a", "vp/grace#v"}
         block = memory.context("of old", access=Access(session="neu", vp="grace"))
         assert block.receipt.layers["recent"].items
+        checked(memory)
+
+
+def test_a_renamed_session_is_still_the_related_one_of_its_agent(root: Path) -> None:
+    with opened(root) as memory:
+        memory.scopes.rename("sessions/s1", "sessions/neu")
+        related = Access(session="s2", related_sessions=["neu"])
+        found = {hit.record.scope for hit in memory.recall("zebrafish", access=related).hits}
+        assert found == {
+            "sessions/neu", "sessions/neu/topic/t", "sessions/neu/topic/t/deep",
+            "sessions/neu/feature/f",
+        }  # fmt: skip
+        memory.scopes.delete("sessions/neu")
+        write(root, "sessions/neu/memory.md", segment("z", "zebrafish anew", ""))
+        assert memory.recall("zebrafish", access=related).hits == ()  # a new one without a card
+
+
+def test_what_an_editor_saves_between_the_move_and_the_new_name_stays(root: Path) -> None:
+    edited: list[str] = []
+
+    def save(operation: str, path: str) -> None:
+        if operation == "check" and path.endswith("neu/memory.md") and not edited:
+            edited.append(path)
+            text = Path(path).read_text().replace("zebrafish of", "edited by hand:")
+            Path(path + ".editor").write_text(text)
+            os.replace(path + ".editor", path)
+
+    with on(root, save) as memory:
+        memory.sync()
+        assert memory.scopes.rename("sessions/s1", "sessions/neu").failed == ()
+        assert edited
+        assert "edited by hand" in memory.get("sessions/neu#a").body
+        assert "scope: sessions/neu\n" in Path(edited[0]).read_text()
         checked(memory)
 
 

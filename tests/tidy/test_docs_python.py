@@ -15,6 +15,8 @@ import h2ams
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "python.md"
 README = ROOT / "README.md"
+STACKS = ROOT / "docs" / "stacks.md"
+THREADS = ROOT / "docs" / "threads.md"
 # A python block, and the text block directly below it, if any: what the snippet prints.
 SNIPPET = re.compile(
     r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL
@@ -32,13 +34,10 @@ def test_every_public_method_of_memory_is_mentioned() -> None:
     assert [name for name in names if not re.search(rf"[`.]{name}\b", text)] == []
 
 
-THREADS = ROOT / "docs" / "threads.md"
-
-
 @pytest.mark.parametrize(
     ("page", "least"),
-    [(PAGE, 5), (README, 1), (THREADS, 2)],
-    ids=["python.md", "README", "threads.md"],
+    [(PAGE, 5), (README, 1), (STACKS, 1), (THREADS, 2)],
+    ids=["python.md", "README", "stacks.md", "threads.md"],
 )
 def test_the_snippets_run_and_print_what_the_page_shows(
     page: Path, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

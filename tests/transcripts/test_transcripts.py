@@ -18,6 +18,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,7 @@ _NORMAL = [
     (re.compile(r"\bh2ams-edit-\w+"), "h2ams-edit-<random>"),
     (re.compile(r"migrated/[0-9a-f]{16}"), "migrated/<random>"),
     (re.compile(r"conflicts/[\w.-]+"), "conflicts/<random>"),
+    (re.compile(r"\bcall [0-9a-f]{32}\b"), "call <call-id>"),
 ]
 _PLAIN = re.compile(r"h2ams( [^|<>$;&`*?()\[\]~]*)?", re.ASCII)
 
@@ -75,6 +77,7 @@ class Replay:
         shim.chmod(0o755)
         self.env = environment(folder / "home", TMPDIR=str(folder / "home"))
         self.env["PATH"] = f"{folder / 'bin'}{os.pathsep}{self.env['PATH']}"
+        self.env["PYTHON"] = sys.executable  # for the programs of docs/examples
         monkeypatch.chdir(folder / "desk")
         for name in [name for name in os.environ if name.startswith(("H2AMS_", "XDG_"))]:
             monkeypatch.delenv(name)
