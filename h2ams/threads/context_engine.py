@@ -213,11 +213,10 @@ class Thread:
     def compact(self, *, force: bool = False, trigger: Trigger = "manual") -> Compaction:
         """Compact now, whatever the breaker says. Without ``force``, only a window over its budget;
         ``trigger="overflow"``: a server has refused the prompt as too long."""
-        always = force or trigger == "overflow"
         return self.engine.compactor.run(
             self.id,
             self.limits,
-            over=lambda seen: always or self._is_over(seen, 0),
+            over=lambda seen: self._is_over(seen, 0),
             trigger="forced" if force else trigger,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -147,7 +148,7 @@ def test_the_id_of_a_summary_follows_from_what_it_stands_for(tmp_path: Path) -> 
         thread = filled(engine(tmp_path / name), chat(20), **WINDOW)
         thread.context(user("x"))
         ids.append(summaries(thread)[0].id)
-    assert ids[0] == ids[1]
+    assert ids[0] == ids[1] and uuid.UUID(ids[0]).version == 5
     (tmp_path / "c").mkdir()
     other = filled(engine(tmp_path / "c"), [user("!"), *chat(20)[1:]], **WINDOW)
     other.context(user("x"))
@@ -243,6 +244,9 @@ def test_manual_and_forced_passes_go_past_the_breaker(tmp_path: Path) -> None:
 def test_a_small_thread_needs_none(tmp_path: Path) -> None:
     thread = filled(engine(tmp_path), chat(1), **WINDOW)
     assert thread.compact(force=True).outcome == "nothing-to-fold"
+    assert thread.compact().outcome == "not-needed"
+    larger = filled(engine(tmp_path), chat(8), id="t2", window=4_000, reserve=0)
+    assert larger.compact().outcome == "not-needed" and summaries(larger) == []
     assert thread.context(user("x")).receipt.compaction == ""
 
 
