@@ -8,7 +8,7 @@ DEMO_STATE := $(CURDIR)/build/demo-state
 PYTEST := $(BIN)/python -m pytest
 WORKERS ?= auto
 
-.PHONY: help demo test test-long check bench clean
+.PHONY: help demo test test-long check bench bench-recall soak fuzz clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/ -/'
@@ -35,6 +35,14 @@ check: $(STAMP) ## ruff, strict types, layers
 
 bench: $(STAMP) ## the speed bounds as ratios measured in one run; writes docs/benchmarks.md
 	$(BIN)/python tools/bench.py
+
+soak: $(STAMP) ## SECONDS=60 PROCESSES=8 KILLS=1000: processes crossed and killed at random, then all is checked
+	$(BIN)/python tools/soak.py --seconds $(or $(SECONDS),60) --processes $(or $(PROCESSES),8) --kills $(or $(KILLS),1000) --seed $(or $(SEED),1)
+
+fuzz: $(STAMP) ## SECONDS=60: random files, queries, ids, state files, settings, command lines
+	$(BIN)/python tools/fuzz.py --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0)
+bench-recall: $(STAMP) ## retrieval quality on the shipped questions, lexical and semantic, beside plain FTS5
+	$(BIN)/python tools/bench_recall.py --semantic --baseline fts5
 
 clean: ## remove what the build made
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -12,14 +12,18 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from h2ams.errors import ConfigError
 from h2ams.settings import DEFAULTS, Settings, parse_setting, setting_names
 
+if TYPE_CHECKING:
+    from h2ams.models.request import Model
+
 APP = "h2ams"
 STATE_FOLDER = ".h2ams"
 CONFIG_FILE = "config.toml"
+LOCAL_MODEL_URL = "http://127.0.0.1:8080/v1"  # where llama.cpp's server listens by default
 
 
 def resolve_root(
@@ -112,8 +116,14 @@ def resolve_settings(
     try:
         return _replaced(values), sources
     except ConfigError as error:
-        named = next((name for name in sources if name in error.message), "")
+        given = (name for name, source in sources.items() if source != "default")
+        named = next((name for name in given if _is_meant(name, error.message)), "")
         raise ConfigError(f"{error.message} (from {sources.get(named, 'settings')})") from None
+
+
+def _is_meant(name: str, message: str) -> bool:
+    """Whether the message is about this setting; ``share_*`` stands for all of that name."""
+    return name in message or (name.startswith("share_") and "share_*" in message)
 
 
 def _replaced(values: Mapping[str, int | float | str]) -> Settings:
@@ -151,8 +161,10 @@ def _read_config(path: str) -> dict[str, int | float | str]:
         raise ConfigError(f"{path}: {error}", path=path, hint="see docs/settings.md") from error
     found: dict[str, int | float | str] = {}
     for name, value in values.items():
-        if not isinstance(value, int | float | str) or isinstance(value, bool):
-            raise ConfigError(f"{path}: {name} must be a number or text", path=path)
+        switch = isinstance(getattr(DEFAULTS, name, None), bool)
+        if not isinstance(value, int | float | str) or (isinstance(value, bool) and not switch):
+            must = "true or false" if switch else "a number or text"
+            raise ConfigError(f"{path}: {name} must be {must}", path=path)
         try:
             found[name] = parse_setting(name, str(value))
         except ConfigError as error:
@@ -175,3 +187,45 @@ def clock(environ: Mapping[str, str] | None = None) -> Callable[[], datetime]:
     except OverflowError:
         raise ConfigError(f"H2AMS_NOW: {text!r} is outside of the years 1 to 9999") from None
     return lambda: fixed
+
+
+_MODEL_FORMS = "rules, openai:MODEL, anthropic:MODEL or command:PROGRAM ARGUMENTS"
+
+
+def open_model(settings: Settings, *, environ: Mapping[str, str] | None = None) -> Model | None:
+    """The model that ``H2AMS_MODEL`` names; None for ``rules`` or nothing: the built-in ways.
+
+    Address (``H2AMS_MODEL_URL``), key (``H2AMS_MODEL_KEY``) and command come from the environment
+    alone: a folder cannot bring them along. ``ConfigError`` never shows the key.
+    """
+    environ = os.environ if environ is None else environ
+    named = environ.get("H2AMS_MODEL", "").strip()
+    kind, _, name = named.partition(":")
+    if named in ("", "rules"):
+        return None
+    if not name.strip():
+        raise ConfigError(f"H2AMS_MODEL: {named!r} names no model", hint=f"use {_MODEL_FORMS}")
+    key, url = environ.get("H2AMS_MODEL_KEY"), environ.get("H2AMS_MODEL_URL")
+    from h2ams.models.http_json import Patience
+
+    seconds = settings.model_timeout_ms / 1_000
+    patience = Patience(total_s=seconds, attempts_count=settings.model_attempts_count)
+    if kind == "openai":
+        from h2ams.models.openai_compatible import OpenAiCompatible
+
+        return OpenAiCompatible(url or LOCAL_MODEL_URL, name, key=key, patience=patience)
+    if kind == "anthropic":
+        from h2ams.models.anthropic import BASE_URL, Anthropic
+
+        return Anthropic(name, key=key, base_url=url or BASE_URL, patience=patience)
+    if kind == "command":
+        import shlex
+
+        from h2ams.models.command import CommandModel
+
+        try:
+            words = shlex.split(name)
+        except ValueError as error:
+            raise ConfigError(f"H2AMS_MODEL: {error}", hint=f"use {_MODEL_FORMS}") from None
+        return CommandModel(words, timeout_s=seconds)
+    raise ConfigError(f"H2AMS_MODEL: unknown kind {kind!r}", hint=f"use {_MODEL_FORMS}")

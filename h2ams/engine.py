@@ -7,6 +7,7 @@ own; what it adds is the order: authorise, make fresh, read or write, sync.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -29,18 +30,23 @@ from h2ams.memory.layout import scope_of_path
 from h2ams.memory.record import Degraded, Hit, Recall, Record
 from h2ams.memory.scope import Scope, canonical_glob, parse_address, parse_scope
 from h2ams.memory.values import Problem, check_kind, is_note_id, parse_time
-from h2ams.parts import Parts, healing
+from h2ams.parts import SUSPICIOUS, Parts, healing, real_folder
 from h2ams.text.words import parse_query
 
 if TYPE_CHECKING:
+    from h2ams.active.adjust import Adjustment
     from h2ams.active.block import MemoryBlock
+    from h2ams.active.reuse import Excerpt, Reuse, WorkItem
     from h2ams.active.turn import Turn
     from h2ams.index.verify import Verification
     from h2ams.memory.store import WriteResult
+    from h2ams.models.request import Model
     from h2ams.threads.context_engine import Thread
     from h2ams.threads.message import Shape
     from h2ams.upkeep.doctor import DoctorReport
     from h2ams.upkeep.status import Status
+
+_log = logging.getLogger(__name__)
 
 MOST_HITS = 1_000  # a recall gives no more, whatever is asked for
 COVERED = 1.25  # matches of so many times its budget are considered for a block
@@ -66,15 +72,16 @@ class Memory(Parts):
         tags: Sequence[str] = (),
         after: str | None = None,
         before: str | None = None,
-        scopes: Sequence[str] = (),
+        scopes: Sequence[str] | None = None,
         min_score: float | None = None,
         budget: int | None = None,
     ) -> Recall:
         """The segments that match ``query`` best, inside the scopes that ``access`` may read.
 
         ``kinds`` and ``tags``: any of them; ``after`` (inclusive) and ``before`` (exclusive) are
-        ISO times of the last change; ``scopes`` are names with wildcards; ``budget`` bounds the sum
-        of the bodies' tokens. No text of a query is syntax but ``"quoted phrases"`` and ``curr*``.
+        ISO times of the last change; ``scopes`` are names with wildcards, and an empty list of them
+        is no scope at all; ``budget`` bounds the sum of the bodies' tokens. No text of a query is
+        syntax but ``"quoted phrases"`` and ``curr*``.
         """
         started = time.perf_counter()
         filters = Filters(
@@ -82,7 +89,7 @@ class Memory(Parts):
             tuple(tags),
             _moment(after, "after"),
             _moment(before, "before"),
-            tuple(map(canonical_glob, scopes)),
+            None if scopes is None else tuple(map(canonical_glob, scopes)),
         )
         with self._index.lock:
             gate, stale = self._guard.fresh(access)
@@ -109,7 +116,7 @@ class Memory(Parts):
     ) -> Recall:
         parsed = parse_query(query, max_chars=self.settings.query_chars)
         searcher = Searcher(connection, gate, self.settings, today=self._today())
-        found = searcher.search(parsed, wanted=wanted, filters=filters)
+        found = self._search(searcher, query, parsed, wanted, filters)
         degraded = [*self._degraded(), *stale]
         if found.cut_short:
             most = f"{self.settings.substring_segments_count} segments"
@@ -226,6 +233,7 @@ class Memory(Parts):
         target = self._writable(parse_scope(scope), access)
         if access is not None:
             self._check_name(target)
+        self._check_room(target)
         result = self.store.add(
             target,
             body,
@@ -285,7 +293,9 @@ class Memory(Parts):
             scope, id, expect=expect, force=force, dry_run=dry_run, purge=purge
         )
         result = self._written(result, dry_run)
-        if purge and not dry_run and not self._index.erase_deleted():
+        if not dry_run:
+            self._tell_summary(scope)
+        if purge and not dry_run and not self._erase_deleted():
             text = "another process reads the index: forget --purge again when it has finished"
             problem = Problem("not-erased-yet", text, 0, result.path)
             result = replace(result, problems=(*result.problems, problem))
@@ -340,6 +350,77 @@ class Memory(Parts):
             create=create,
         )
 
+    # -- after a turn, and for work items --------------------------------------------------------
+
+    def adjust(
+        self,
+        query: str,
+        block: MemoryBlock,
+        *,
+        access: Access,
+        answer: str = "",
+        wrote_memory: bool = False,
+        model: Model | None = None,
+    ) -> Adjustment:
+        """Let a model correct which segments the task needs, where that is due after a turn.
+
+        ``block`` is what ``context`` gave for ``query``. The correction shows in the next block and
+        lasts until the task changes. Without ``model`` the configured one is asked; failure and a
+        time-out of 30 s change nothing.
+        """
+        from h2ams.active import adjusting
+        from h2ams.active.adjust import Adjustment
+
+        chosen = model or self.model
+        if chosen is None:
+            return Adjustment("not-due", failure="no model is configured")
+        with self._index.lock:
+            gate, stale = self._guard.fresh(access)
+            with self._index.reading() as connection:
+                wanted = Wanted(self.settings.on_demand_count)
+                recall = self._recall(connection, gate, query, wanted, Filters(), stale)
+                turn = self._turn(connection, gate, access)
+                due = adjusting.prepare(turn, recall, block, answer, wrote_memory=wrote_memory)
+        if due is None:
+            return Adjustment("not-due")
+        found = adjusting.consult(chosen, due)
+        with self._index.lock, self._index.reading() as connection:
+            gate = self._guard.gate(connection, access)
+            adjusting.keep(self._turn(connection, gate, access), due, found)
+        return found
+
+    def reuse(
+        self,
+        item: WorkItem,
+        *,
+        completed: Iterable[WorkItem] = (),
+        excerpts: Iterable[Excerpt] = (),
+        owner: str = "",
+        reuse_memory: bool = True,
+    ) -> Reuse:
+        """The candidates that a work item may be given: memory, completed items, excerpts.
+
+        ``completed`` and ``excerpts`` are the host's; what is not of the item's workspace (by real
+        path) and ``owner`` is left out. ``reuse.render`` appends them, or does not, by schema.
+        """
+        from h2ams.active import reuse
+
+        if not reuse_memory:
+            return reuse.Reuse()
+        trusted = item.producer == "trusted-session" and item.source_session is not None
+        access = Access(
+            session=item.source_session if trusted else None,
+            vp=item.vp if trusted else None,
+            user="read",
+        )
+        scopes = reuse.allowed_scopes(item)
+        found = self.recall(item.summary, access=access, limit=reuse.MEMORY_PICKS, scopes=scopes)
+        return reuse.Reuse(
+            reuse.from_memory(item, found.hits, self.tokens),
+            reuse.from_items(item, completed, real_folder, self.tokens),
+            reuse.from_sessions(item, excerpts, real_folder, self.tokens, owner=owner),
+        )
+
     # -- index and hygiene: the owner's ----------------------------------------------------------
 
     @healing
@@ -350,10 +431,13 @@ class Memory(Parts):
         """
         self._owner_only(access, "sync")
         wanted = self._relative(paths)
+        if wanted:
+            self._syncer.refuse_sudden_emptiness()
         unknown = self._syncer.unknown(wanted)
         report = self._syncer.sync(wanted)
         return replace(report, problems=(*unknown, *report.problems)) if unknown else report
 
+    @healing
     def rebuild(self, *, access: Access | None = None) -> SyncReport:
         """Make the index anew from the files; readers go on with the old one meanwhile."""
         self._owner_only(access, "rebuild")
@@ -366,7 +450,10 @@ class Memory(Parts):
 
         self._owner_only(access, "verify")
         with self._index.lock:
-            return verify(self._root, self._index, self.settings)
+            self._syncer.refuse_sudden_emptiness()
+            if self._index.is_new():  # there was none: nothing that could differ
+                self._syncer.sync()
+            return verify(self._root, self._index, self.settings, self._vectors)
 
     @healing
     def status(self, *, access: Access | None = None) -> Status:
@@ -401,7 +488,7 @@ class Memory(Parts):
         self._owner_only(access, "doctor")
         seen = self._syncer.sync()
         with self._index.lock:
-            checked = verify(self._root, self._index, self.settings)
+            checked = verify(self._root, self._index, self.settings, self._vectors)
             with self._index.reading() as connection:
                 problems = [
                     *seen.problems,
@@ -468,6 +555,16 @@ class Memory(Parts):
             self._date(),
         )
 
+    def _tell_summary(self, scope: Scope) -> None:
+        """A summary of ours does not go on saying what was just forgotten."""
+        found = self.store.summary(scope)
+        if found is None or found[1].basis is None:
+            return  # none, or a person's: that one is told of by the audit
+        try:
+            self.dreams.refresh(scope.text, model="rules")
+        except H2amsError as error:
+            _log.warning("%s: its summary could not follow: %s", scope, error.message)
+
     # -- access and freshness --------------------------------------------------------------------
 
     def _reads_wholly(self, gate: Gate, scope: Scope) -> bool:
@@ -511,6 +608,7 @@ class Memory(Parts):
         """``scope``, if ``access`` may write there and where its redirects lead."""
         gate = Gate(access)
         gate.check_write(scope)
+        self._refuse_unmounted()
         if scope.topic and access is not None:
             gate.check_write(self.store.canonical(scope))
         return scope
@@ -527,7 +625,9 @@ class Memory(Parts):
         try:
             try:
                 self._syncer.sync(paths, trusted=paths)
-            except sqlite.DAMAGED as error:
+            except SUSPICIOUS as error:
+                if not self._is_damage(error):
+                    raise
                 self._heal(error)
         except (H2amsError, sqlite.Error, OSError) as error:
             text = f"written, but the index could not follow: {error}"

@@ -12,9 +12,11 @@ import os
 import re
 import stat
 import threading
+import time
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from h2ams.atomic import (
@@ -30,8 +32,9 @@ from h2ams.atomic import (
     sha256_hex,
     store_error,
 )
-from h2ams.errors import LockTimeoutError, RootError, UnsafePathError
+from h2ams.errors import LockTimeoutError, RootError
 from h2ams.lease import leased
+from h2ams.paths import checked_parts, existing_folder, is_link, refuse_link, root_error, unsafe
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -40,9 +43,8 @@ __all__ = ["STATE_FOLDER", "Changed", "FaultHook", "FileState", "Root"]
 
 STATE_FOLDER = ".h2ams"
 LOCK_POLL_MS = 10
-# One test for every path of a scan; what it catches is looked at slowly, and may be harmless.
-_DOUBTFUL = re.compile(r"\A\Z|[\0\\]|\A/|/\Z|//|\A[A-Za-z]:|(?:\A|/)\.\.?(?:/|\Z)")
-_REPARSE_POINT = 0x400  # FILE_ATTRIBUTE_REPARSE_POINT: junctions are links too
+SAVE_WINDOW_S = 2.0  # a backup that is older says nothing about what happens now
+SAVE_WAIT_S = 0.5  # for an editor between its backup and its new file
 
 
 class Root:
@@ -59,7 +61,7 @@ class Root:
         lock_timeout_ms: int = 10_000,
         hook: FaultHook | None = None,
     ) -> None:
-        self.path = _existing_folder(os.fspath(path))
+        self.path = existing_folder(os.fspath(path))
         own = os.path.join(self.path, STATE_FOLDER)
         self.state = own if not state else os.path.realpath(state)
         self._own_state = own
@@ -83,8 +85,18 @@ class Root:
             if not os.path.exists(text):
                 os.makedirs(text)
         except (OSError, ValueError) as error:
-            raise _root_error(text, error) from error
+            raise root_error(text, error) from error
         return cls(path, state=state, lock_timeout_ms=lock_timeout_ms, hook=hook)
+
+    @cached_property
+    def folds_case(self) -> bool:
+        """Whether names that differ by case alone (or by Unicode form) mean one file here."""
+        for path in (self._own_state, self.path):
+            folder, name = os.path.split(path)
+            other = os.path.join(folder, name.swapcase())
+            if name.swapcase() != name and os.path.exists(path):
+                return os.path.exists(other) and os.path.samefile(path, other)
+        return False
 
     @property
     def writer(self) -> Writer:
@@ -105,7 +117,7 @@ class Root:
         the root, into its state folder, or nowhere.
         """
         try:
-            return self._resolve(_parts(relative))
+            return self._resolve(checked_parts(relative))
         except OSError as error:
             raise store_error("look at", relative, error) from error
 
@@ -117,7 +129,7 @@ class Root:
                 status = os.lstat(current)
             except (FileNotFoundError, NotADirectoryError):
                 return os.path.join(current, *parts[index + 1 :])
-            if _is_link(status):
+            if is_link(status):
                 inside = self._target(current, "/".join(parts[: index + 1]))
                 return self._resolve([*inside, *parts[index + 1 :]])
         return current
@@ -127,14 +139,14 @@ class Root:
         try:
             real = os.path.realpath(link, strict=True)
         except (FileNotFoundError, NotADirectoryError):
-            raise _unsafe(shown, "is a link that leads nowhere") from None
+            raise unsafe(shown, "is a link that leads nowhere") from None
         except OSError as error:
-            raise _unsafe(shown, f"is a link that cannot be followed: {reason(error)}") from error
+            raise unsafe(shown, f"is a link that cannot be followed: {reason(error)}") from error
         if real != self.path and not real.startswith(self.path.rstrip(os.sep) + os.sep):
-            raise _unsafe(shown, "is a link that leads out of the memory folder")
+            raise unsafe(shown, "is a link that leads out of the memory folder")
         parts = [part for part in os.path.relpath(real, self.path).split(os.sep) if part != "."]
         if parts[:1] == [STATE_FOLDER]:
-            raise _unsafe(shown, "is a link into the engine's own folder")
+            raise unsafe(shown, "is a link into the engine's own folder")
         return parts
 
     # User files
@@ -148,6 +160,7 @@ class Root:
         try:
             self._writer.at("read", path)
             if settled:
+                _wait_for_save(path)
                 with leased(path, relative):
                     found = read(path, relative)
             else:
@@ -183,7 +196,7 @@ class Root:
         path = self.absolute(relative)
         with errors_named("remove", relative):
             self._writer.remove(path, relative, expect)
-            link = os.path.join(self.path, *_parts(relative))
+            link = os.path.join(self.path, *checked_parts(relative))
             if link != path and os.path.islink(link):
                 self._writer.at("unlink", link)
                 os.unlink(link)
@@ -220,7 +233,26 @@ class Root:
 
     def _require_root(self) -> None:
         """Nothing is missing *in* a folder that is gone: an unmounted root is not an empty one."""
-        _existing_folder(self.path)
+        existing_folder(self.path)
+
+    def is_bare(self) -> bool:
+        """Whether nothing but the engine's own folder is left; ``RootError`` for no root."""
+        self._require_root()
+        with os.scandir(self.path) as entries:
+            return all(entry.name == STATE_FOLDER for entry in entries)
+
+    def require_content(self) -> None:
+        """``RootError`` where the root is missing or bare: for callers who know of files in it."""
+        if self.is_bare():
+            raise self.emptied()
+
+    def emptied(self) -> RootError:
+        """The error for a root in which nothing is left of what was known."""
+        return RootError(
+            f"the memory folder {self.path} is empty, but it held files: is the disk mounted?",
+            path=self.path,
+            hint="nothing was removed; if the folder is meant to be empty, run h2ams rebuild",
+        )
 
     # Locks
 
@@ -231,6 +263,8 @@ class Root:
         A lock of the operating system: it ends with its holder's process. Names that differ only
         by case or Unicode form share one lock. ``LockTimeoutError`` names lock file and holder.
         """
+        if not os.path.isdir(self.path):
+            self._require_root()
         path = self._lock_path(name)
         with self._locked(path, self._lock_timeout_ms if timeout_ms is None else timeout_ms):
             yield
@@ -269,6 +303,10 @@ class Root:
                 with self._locked(os.path.join(folder, name), self._lock_timeout_ms):
                     pass
 
+    def lock_file(self, name: str) -> str:
+        """Absolute path of the file behind the lock ``name``: what a ``LockTimeoutError`` names."""
+        return self._lock_path(name)
+
     def _lock_path(self, name: str) -> str:
         folded = _folded(name)
         readable = _readable(folded)
@@ -276,7 +314,7 @@ class Root:
         # Always below the root: two processes with different state folders share the files.
         folder = self._private_folder(self._own_state, ["locks"])
         path = os.path.join(folder, f"{readable}.{mark}.lock")
-        _refuse_link(path, path)
+        refuse_link(path, path)
         return path
 
     def _lock_object(self, path: str) -> BaseFileLock:
@@ -291,9 +329,9 @@ class Root:
 
     def read_state(self, name: str) -> bytes | None:
         """Bytes of the state file ``name``, None if it is not there."""
-        path = os.path.join(self.state, *_parts(name))
+        path = os.path.join(self.state, *checked_parts(name))
         with errors_named("read", path):
-            self._refuse_state_links(_parts(name))
+            self._refuse_state_links(checked_parts(name))
             self._writer.at("read", path)
             found = read(path, path)
         return found.data if found else None
@@ -302,7 +340,7 @@ class Root:
         """Put ``data`` into the state file ``name`` (mode 0600), in one step; the last one wins."""
         path = self.state_path(name)
         with errors_named("write", path):
-            _refuse_link(path, path)
+            refuse_link(path, path)
             self._writer.overwrite(path, data, mode=0o600)
 
     def remove_state(self, name: str) -> None:
@@ -312,11 +350,11 @@ class Root:
     def state_names(self, folder: str) -> list[str]:
         """Names in the state folder ``folder``, sorted; none where it is not there."""
         with errors_named("list", folder):
-            return _names(os.path.join(self.state, *_parts(folder)))
+            return _names(os.path.join(self.state, *checked_parts(folder)))
 
     def read_own(self, name: str) -> bytes | None:
         """Bytes of ``name`` below ``<root>/.h2ams``, wherever the state folder is."""
-        path = os.path.join(self._own_state, *_parts(name))
+        path = os.path.join(self._own_state, *checked_parts(name))
         with errors_named("read", path):
             self._writer.at("read", path)
             found = read(path, path)
@@ -324,10 +362,10 @@ class Root:
 
     def write_own(self, name: str, data: bytes) -> None:
         """Put ``data`` into ``name`` below ``<root>/.h2ams``: what all who open the root share."""
-        parts = _parts(name)
+        parts = checked_parts(name)
         path = os.path.join(self._private_folder(self._own_state, parts[:-1]), parts[-1])
         with errors_named("write", path):
-            _refuse_link(path, path)
+            refuse_link(path, path)
             self._writer.overwrite(path, data, mode=0o600)
 
     def remove_own(self, name: str) -> None:
@@ -337,10 +375,10 @@ class Root:
     def own_names(self, folder: str) -> list[str]:
         """Names in ``folder`` below ``<root>/.h2ams``; none where it is not there."""
         with errors_named("list", folder):
-            return _names(os.path.join(self._own_state, *_parts(folder)))
+            return _names(os.path.join(self._own_state, *checked_parts(folder)))
 
     def _remove_state(self, base: str, name: str) -> None:
-        path = os.path.join(base, *_parts(name))
+        path = os.path.join(base, *checked_parts(name))
         with errors_named("remove", path):
             self._writer.at("unlink", path)
             with suppress(FileNotFoundError):
@@ -349,7 +387,7 @@ class Root:
 
     def state_path(self, name: str) -> str:
         """Absolute path of ``name`` below the state folder; its folders are made, mode 0700."""
-        parts = _parts(name)
+        parts = checked_parts(name)
         folder = self._private_folder(self.state, parts[:-1])
         return os.path.join(folder, *parts[-1:])
 
@@ -359,7 +397,7 @@ class Root:
         Below ``.h2ams`` everything is closed with the folder; a folder chosen by the user is theirs
         to close, only the index in it is ours.
         """
-        if os.name == "nt":
+        if os.name == "nt" or not os.path.isdir(self.state):
             return []
         paths = [self.state]
         if self.state != self._own_state:
@@ -372,7 +410,7 @@ class Root:
     def close_state(self, path: str) -> None:
         """Take the rights of all others than the owner from a path of ``open_state``."""
         with errors_named("close", path):
-            _refuse_link(path, path)
+            refuse_link(path, path)
             self._writer.at("chmod", path)
             os.chmod(path, stat.S_IMODE(os.lstat(path).st_mode) & 0o700)
 
@@ -382,7 +420,7 @@ class Root:
                 os.makedirs(base, mode=0o700, exist_ok=True)
             for count in range(len(folders) + 1):
                 folder = os.path.join(base, *folders[:count])
-                _refuse_link(folder, folder)
+                refuse_link(folder, folder)
                 if not os.path.isdir(folder):
                     self._writer.at("make-folder", folder)
                     with suppress(FileExistsError):  # another process was faster
@@ -392,50 +430,25 @@ class Root:
     def _refuse_state_links(self, parts: list[str]) -> None:
         for count in range(len(parts) + 1):
             path = os.path.join(self.state, *parts[:count])
-            _refuse_link(path, path)
+            refuse_link(path, path)
 
 
-def _existing_folder(text: str) -> str:
-    """Absolute real path of an existing, readable folder; ``RootError`` otherwise."""
-    if not text:
-        raise RootError("memory folder: empty path", hint="name a folder", path=text)
+def _wait_for_save(path: str) -> None:
+    """Wait while an editor has moved the file to its backup name and not written the new one yet.
+
+    That it did so just now shows in the backup's ctime; a file that was deleted has none.
+    """
+    if os.path.lexists(path):
+        return
     try:
-        path = os.path.realpath(text)
-        with os.scandir(path):
-            os.stat(os.path.join(path, "."))  # a folder without x can be listed but not entered
-    except (OSError, ValueError) as error:
-        raise _root_error(text, error) from error
-    return path
-
-
-def _root_error(text: str, error: OSError | ValueError) -> RootError:
-    shown = os.path.abspath(text) if "\0" not in text else repr(text)
-    missing = isinstance(error, FileNotFoundError)
-    hint = "h2ams init makes it" if missing else "check the path, its mount and its permissions"
-    return RootError(f"memory folder {shown}: {reason(error)}", hint=hint, path=shown)
-
-
-def _parts(relative: str) -> list[str]:
-    """Checked parts of a relative path with ``/`` between them; none for ""."""
-    if not _DOUBTFUL.search(relative) and (relative.isascii() or _can_be_named(relative)):
-        return relative.split("/")
-    if relative == "":
-        return []
-    if "\0" in relative:
-        raise _unsafe(relative, "holds a NUL")
-    if "\\" in relative:
-        raise _unsafe(relative, "holds a backslash, a separator on other systems")
-    if relative[0] == "/":
-        raise _unsafe(relative, "is absolute")
-    if re.match(r"[A-Za-z]:(?:/|$)", relative) or os.path.splitdrive(relative)[0]:
-        raise _unsafe(relative, "names a drive")
-    if not _can_be_named(relative):
-        raise _unsafe(relative, "is no text that a file name can hold")
-    parts = relative.split("/")
-    for part in parts:
-        if part in ("", ".", ".."):
-            raise _unsafe(relative, f"holds the part {part!r}")
-    return parts
+        age_s = time.time() - os.stat(f"{path}~").st_ctime
+    except OSError:
+        return
+    deadline = time.monotonic() + SAVE_WAIT_S
+    while abs(age_s) < SAVE_WINDOW_S and time.monotonic() < deadline:
+        if os.path.lexists(path):
+            return
+        time.sleep(LOCK_POLL_MS / 1000)
 
 
 def _folded(name: str) -> str:
@@ -453,36 +466,6 @@ def _names(folder: str) -> list[str]:
         return sorted(os.listdir(folder))
     except FileNotFoundError:
         return []
-
-
-def _can_be_named(relative: str) -> bool:
-    try:
-        os.fsencode(relative)
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _unsafe(shown: str, why: str) -> UnsafePathError:
-    return UnsafePathError(
-        f"path {shown!a} {why}",
-        path=shown,
-        hint="paths are relative to the memory folder and stay inside it",
-    )
-
-
-def _refuse_link(path: str, shown: str) -> None:
-    try:
-        status = os.lstat(path)
-    except FileNotFoundError:
-        return
-    if _is_link(status):
-        raise _unsafe(shown, "is a link; the engine follows none among its own files")
-
-
-def _is_link(status: os.stat_result) -> bool:
-    attributes: int = getattr(status, "st_file_attributes", 0)
-    return stat.S_ISLNK(status.st_mode) or bool(attributes & _REPARSE_POINT)
 
 
 def _write_holder(path: str) -> None:

@@ -7,33 +7,48 @@ once, the dear ones (encoder, store) when they are first needed.
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from h2ams import config, sqlite
-from h2ams.errors import AccessError, H2amsError
+from h2ams.errors import (
+    AccessError,
+    H2amsError,
+    IndexFaultError,
+    LimitError,
+    ScopeError,
+    StoreError,
+)
 from h2ams.files import STATE_FOLDER, Root
+from h2ams.index import schema
 from h2ams.index.guard import Guard
 from h2ams.index.schema import Index
 from h2ams.index.score import day_of
 from h2ams.index.sync import Syncer
 from h2ams.memory.access import Access
 from h2ams.memory.record import Degraded
+from h2ams.memory.scope import Scope
 from h2ams.settings import Settings
 
 if TYPE_CHECKING:
+    from h2ams.index.search import Filters, Found, Searcher, Wanted
+    from h2ams.index.vectors import Vectors
     from h2ams.memory.lifecycle import Lifecycle
     from h2ams.memory.lifecycle_plan import OwnedState
     from h2ams.memory.store import Store
+    from h2ams.models.request import Model
     from h2ams.stacks.compress import AttemptRecord, Compressor
     from h2ams.stacks.workflow import Workflow
+    from h2ams.text.words import Query
     from h2ams.threads.context_engine import ContextEngine
     from h2ams.tokens import TokenCounter
+    from h2ams.upkeep.dreams import Dreams
     from h2ams.upkeep.scopes import Scopes
 
 INDEX_FILE = "index.db"
@@ -42,9 +57,24 @@ JOURNAL_FOLDER = "journal"  # memory/lifecycle_plan.JOURNAL, without importing i
 READ_TRIES = 5  # of a read beside operations on scopes that follow each other
 _READS = frozenset({"recall", "context", "get", "list", "sources", "status"})
 
+_log = logging.getLogger(__name__)
+
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _Self = TypeVar("_Self", bound="Parts")
+
+
+# What absurd rows of a damaged index can lead to; whether they did is looked at when it happens.
+SUSPICIOUS = (
+    sqlite.Error,
+    sqlite.Unsound,
+    ScopeError,
+    AssertionError,
+    ArithmeticError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
 
 
 def operations_mark(root: str) -> tuple[object, ...]:
@@ -68,24 +98,49 @@ def healing(
 
     Before it, what an interrupted operation on a scope left half-way is finished. A read during
     which another process moved folders is made again, so that it saw them all or none.
+
+    ``IndexFaultError`` where the index cannot be written: a full disk, another process.
     """
 
     @functools.wraps(method)
     def run(self: _Self, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        for _ in range(READ_TRIES):
-            self._settle()
-            mark = operations_mark(self._root.path)
-            try:
-                result = method(self, *args, **kwargs)
-            except sqlite.DAMAGED as error:
-                self._heal(error)
-                result = method(self, *args, **kwargs)
-            is_read = method.__name__ in _READS and not kwargs.get("commit")
-            if not is_read or operations_mark(self._root.path) == mark:
-                break
-        return result
+        try:
+            for _ in range(READ_TRIES):
+                self._settle()
+                mark = operations_mark(self._root.path)
+                try:
+                    result = method(self, *args, **kwargs)
+                except SUSPICIOUS as error:
+                    if not self._is_damage(error):
+                        raise
+                    self._heal(error)
+                    result = method(self, *args, **kwargs)
+                is_read = method.__name__ in _READS and not kwargs.get("commit")
+                if not is_read or operations_mark(self._root.path) == mark:
+                    break
+            return result
+        except sqlite.HINDERED as error:
+            raise self._index.fault(error) from error
 
     return run
+
+
+def real_folder(path: str) -> str | None:
+    """The real path of an existing folder: what workspaces are compared by; None for no folder."""
+    try:
+        real = os.path.realpath(path, strict=True)
+    except (OSError, ValueError):
+        return None
+    return real if os.path.isdir(real) else None
+
+
+def _prepared(root: Root) -> str:
+    """The path of the index, its folder made where that is possible."""
+    with suppress(StoreError):  # read-only, or full: the index says so, and finds another place
+        root.state_path(INDEX_FILE)
+        if not os.path.lexists(os.path.join(root.state, IGNORE_FILE)):
+            root.write_state(IGNORE_FILE, b"*\n")  # derived files belong in no repository
+    return os.path.join(root.state, INDEX_FILE)
 
 
 class Parts:
@@ -107,12 +162,42 @@ class Parts:
         self._notes = list(notes)
         self._counter_lock = threading.Lock()
         self._counter: TokenCounter | None = None
-        self._index = Index(root.state_path(INDEX_FILE), encoding=settings.encoding)
-        if not os.path.lexists(os.path.join(root.state, IGNORE_FILE)):
-            root.write_state(IGNORE_FILE, b"*\n")  # derived files belong in no repository
-        self._syncer = Syncer(root, self._index, settings, count=self._count)
+        self._index = Index(
+            _prepared(root),
+            encoding=settings.encoding,
+            may_move=lambda: os.path.isdir(root.path),  # a root that is gone is an error
+            on_loss=root.require_content,
+        )
+        self._vectors = self._semantic_side()
+        self._syncer = Syncer(root, self._index, settings, count=self._count, vectors=self._vectors)
         self._guard = Guard(self._index, self._syncer)
         self._settle()
+
+    def _semantic_side(self) -> Vectors | None:
+        """The vectors where the settings want them; a note where they cannot be had."""
+        if not self.settings.semantic:
+            return None
+        from h2ams.index import encoder, transformer
+        from h2ams.index.vectors import Vectors
+
+        small = self.settings.semantic_encoder == "transformer"
+        chosen = transformer if small else encoder
+        reason = chosen.missing()
+        if not reason:
+            return Vectors(transformer.Transformer() if small else encoder.Encoder())
+        text = f"semantic is on, but recall is by words alone ({reason}): {chosen.HINT}"
+        self._notes.append(Degraded("semantic-missing", text))
+        return None
+
+    def _search(
+        self, searcher: Searcher, text: str, query: Query, wanted: Wanted, filters: Filters
+    ) -> Found:
+        """By words, and by vectors too where the semantic side is on."""
+        if self._vectors is None:
+            return searcher.search(query, wanted=wanted, filters=filters)
+        from h2ams.index import hybrid
+
+        return hybrid.search(searcher, self._vectors, text, query, wanted=wanted, filters=filters)
 
     # -- opening and closing ---------------------------------------------------------------------
 
@@ -203,6 +288,7 @@ class Parts:
         renamed and cloned with its scope (``memory/lifecycle_plan.OwnedState``).
         """
         from h2ams.active.owned import ActiveState
+        from h2ams.dream.owned import DreamState
         from h2ams.index.owned import IndexState
         from h2ams.memory.kept_state import KeptState
         from h2ams.stacks.folder import StackState
@@ -215,6 +301,7 @@ class Parts:
             KeptState(self._root, self.settings, index.scope_names),
             ActiveState(self._root),
             StackState.below(self._root),
+            DreamState(self._root),
             ThreadState(self._root.state_path(FILE), lambda: self.threads.store),
             index,  # last: it erases what the others deleted from the same database file
         )
@@ -259,24 +346,68 @@ class Parts:
         """The conversations of this folder (``<state>/threads.db``); opened when first needed."""
         return self.open_threads(self._root.state_path("threads.db"))
 
-    def open_threads(self, place: str, *, semantic: bool = False) -> ContextEngine:
+    def open_threads(self, place: str) -> ContextEngine:
         """The conversations at ``place``: a file, or an address of PostgreSQL. Close its store.
 
-        ``semantic`` (extra ``[semantic]``, PostgreSQL with pgvector): found by meaning too.
+        With the setting ``semantic`` and pgvector there, past chats are found by meaning too.
         """
         from h2ams.threads.context_engine import ContextEngine
+        from h2ams.upkeep.thread_flush import ThreadFlush
         from h2ams.upkeep.thread_folder import open_store
 
+        flush = ThreadFlush(
+            self.store,
+            self.settings,
+            clock=self._now,
+            model=lambda: self.model,
+            existing=lambda: self.dreams.scopes(),
+            synced=self._follow,
+        )
         return ContextEngine(
-            open_store(place, semantic=semantic),
+            open_store(place, semantic=self.settings.semantic),
             settings=self.settings,
             counter=self.tokens,
+            summariser=self.model,
+            flush=flush,
             now=self._time,
         )
 
     def _time(self) -> str:
         moment = self._now().astimezone(UTC).isoformat(timespec="milliseconds")
         return moment.replace("+00:00", "Z")
+
+    @functools.cached_property
+    def dreams(self) -> Dreams:
+        """Durable maintenance: passes over conversations, their undo, summaries. The owner's."""
+        from h2ams.upkeep.dreams import Dreams
+
+        return Dreams(
+            self._root,
+            self.store,
+            self._index,
+            self._guard,
+            self.settings,
+            counter=lambda: self.tokens,
+            clock=self._now,
+            model=lambda: self.model,
+            synced=self._follow,
+        )
+
+    @functools.cached_property
+    def model(self) -> Model | None:
+        """The language model that the environment names (``H2AMS_MODEL``); None without one."""
+        return config.open_model(self.settings)
+
+    def _follow(self, paths: Sequence[str]) -> None:
+        """Bring the index up to date with files that were just written, where it can be."""
+        if not paths:
+            return
+        try:
+            self._syncer.sync(paths, trusted=paths)
+        except sqlite.DAMAGED as error:
+            self._heal(error)
+        except (H2amsError, sqlite.Error, OSError) as error:  # the next sync or recall catches up
+            _log.warning("written, but the index could not follow: %s", error)
 
     @property
     def tokens(self) -> TokenCounter:
@@ -340,6 +471,45 @@ class Parts:
                 self._root.absolute(relative)  # UnsafePathError where it leaves the root
             found.append(relative)
         return tuple("" if path == "." else path for path in found)
+
+    @healing
+    def _refuse_unmounted(self) -> None:
+        """``RootError`` where a disk is missing: below its folder the text would be hidden."""
+        self._syncer.refuse_sudden_emptiness()
+
+    def _check_room(self, scope: Scope) -> None:
+        """``LimitError`` where ``scope`` would be one more than ``max_scopes_count``."""
+        limit = self.settings.max_scopes_count
+        try:
+            count = self._syncer.count_scopes_beside(scope.text)
+        except (IndexFaultError, *sqlite.HINDERED, *sqlite.DAMAGED):
+            return  # only the index knows how many there are, and no write depends on it
+        if count >= limit:
+            raise LimitError(
+                f"{scope} would be one more than {count} scopes: the limit max_scopes_count is"
+                f" {limit}",
+                name="max_scopes_count",
+                limit=limit,
+                size=count + 1,
+                current=count,
+            )
+
+    def _is_damage(self, error: Exception) -> bool:
+        """Whether ``error`` comes from a damaged index, not from a call or a mistake of ours."""
+        if isinstance(error, sqlite.DAMAGED):
+            return True
+        if isinstance(error, sqlite.HINDERED) or not self._index.is_open:
+            return False
+        with self._index.lock:
+            if isinstance(error, ScopeError):  # nearly always the caller's: a short look
+                return bool(schema.impossible_names(self._index.connection))
+            from h2ams.index.verify import is_sound
+
+            return not is_sound(self._index)
+
+    @healing
+    def _erase_deleted(self) -> bool:
+        return self._index.erase_deleted()
 
     def _heal(self, error: Exception) -> None:
         """Set a damaged index aside and build it anew, in one piece for all threads."""

@@ -24,6 +24,12 @@ KINDS = (
     "project-convention",
 )  # docs/format.md, "Values"
 
+_CHOICES = {
+    "dream_secrets": ("redact", "refuse"),
+    "dream_instructions": ("refuse", "quote"),
+    "semantic_encoder": ("static", "transformer"),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -38,6 +44,7 @@ class Settings:
     max_header_bytes: int = 16 * 1024  # the same
     max_scalar_chars: int = 1_024  # one value in a header: id, tag, source id
     max_depth_count: int = 12  # folders below the root
+    max_scopes_count: int = 1_000_000  # in one folder; a sync that finds more is refused
     summary_tokens: int = 800  # a scope's summary
     lock_timeout_ms: int = 10_000
 
@@ -47,15 +54,30 @@ class Settings:
     query_chars: int = 20_000  # text of a query that is analysed
     bm25_k1: float = 0.9  # measured on development data against 1.2 / 0.75
     bm25_b: float = 0.4
-    weight_tag: float = 0.35  # shares of a word's weight, added to BM25
-    weight_exact: float = 0.25  # the very form asked for, not only its stem
-    weight_phrase: float = 0.5  # words next to each other as asked
+    weight_context: float = 1.0  # of the segments around, times index/search.STEPS
+    weight_related: float = 0.3  # a word with the same root, as a share of an occurrence
+    related_share: float = 0.03  # for words that no more of the segments have
+    weight_tag: float = 0.5  # share of the text's score, where all tags asked for are there
+    weight_asking: float = 0.2  # share taken from a segment that only asks
+    weight_time: float = 0.4  # share added to one that tells a time, if a time is asked for
+    weight_self: float = 0.2  # share added to one in the first person, if its tag is asked for
+    weight_exact: float = 0.1  # shares of a word's weight: the very form, not only its stem
+    weight_phrase: float = 0.25  # words next to each other as asked
     weight_closeness: float = 0.3  # at most, for the closest scope
     weight_recency: float = 0.2  # at most, for text of today
     half_life_days: float = 90.0
     gate_share: float = 0.05  # a single word in more of the segments than this is weak
-    rerank_count: int = 64  # candidates whose text is looked at; see index/search.py
+    rerank_count: int = 128  # candidates whose text is looked at; see index/search.py
+    date_after_days: int = 4  # a day is still told of so much later
+    neighbour_hits_count: int = 0  # segments beside the best hits that are given behind them
     substring_segments_count: int = 20_000  # read by the last resort of the relaxed reading
+
+    # Semantic side of recall: needs h2ams[semantic]; docs/decisions/0022.
+    semantic: bool = False
+    semantic_encoder: str = "static"  # or "transformer": better, English, 7 ms a text
+    weight_semantic: float = 1.0  # of a cosine, in units of the best lexical score
+    semantic_floor: float = 0.2  # least cosine of a segment that shares no word with the question
+    semantic_segments_count: int = 50_000  # readable ones; above, only lexical hits are looked at
 
     # Active Memory Set.
     budget_tokens: int = 6_000  # with no budget given: min(this, share of the window)
@@ -90,6 +112,26 @@ class Settings:
     thread_image_bytes: int = 20_000_000  # of all images in one prompt
     thread_summariser_window_tokens: int = 8_000  # of the model that summarises
 
+    # Dream. What one pass reads, and what may become memory.
+    dream_min_new_count: int = 20  # fewer new messages wait, unless a person asks
+    dream_after_count: int = 30  # user messages after which a pass is due
+    dream_interval_ms: int = 6 * 60 * 60 * 1000  # after which new messages make a pass due
+    dream_slice_tokens: int = 6_000  # messages in one request; one longer message goes alone
+    dream_message_chars: int = 24_000  # of one message; what is behind is cut with a notice
+    dream_context_count: int = 3  # messages before a slice that travel along, never cited
+    dream_known_count: int = 128  # segments of each target scope that the extractor sees
+    dream_answer_tokens: int = 4_096
+    dream_body_chars: int = 2_000  # of one segment made by Dream, merged ones included
+    dream_tag_chars: int = 64
+    dream_segments_count: int = 512  # of one scope: past it segments are merged
+    dream_secrets: str = "redact"  # or "refuse": what happens to text with a secret
+    dream_instructions: str = "refuse"  # or "quote": text that commands the model
+    dream_undo_count: int = 32  # passes that can be undone
+
+    # Language models, where one is named (docs/settings.md, "Models").
+    model_timeout_ms: int = 120_000  # of one attempt
+    model_attempts_count: int = 3  # the first one too
+
     # Watching.
     watch_debounce_ms: int = 150
     watch_poll_ms: int = 1_000  # where the platform gives no events
@@ -97,13 +139,19 @@ class Settings:
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
-            if isinstance(value, bool) or not isinstance(value, int | float | str):
+            if isinstance(each.default, bool):
+                if not isinstance(value, bool):
+                    raise ConfigError(f"setting {each.name}: not true or false: {value!r}")
+            elif isinstance(value, bool) or not isinstance(value, int | float | str):
                 raise ConfigError(f"setting {each.name}: not a number or text: {value!r}")
             if isinstance(value, str):
                 if not value:
                     raise ConfigError(f"setting {each.name}: empty")
             elif not 0 <= value < float("inf"):
                 raise ConfigError(f"setting {each.name}: must be a number from 0 on: {value!r}")
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise ConfigError(f"setting {name}: one of {', '.join(allowed)}")
         total = self.share_resident + self.share_recent + self.share_on_demand
         if not 0.99 <= total <= 1.01:
             raise ConfigError(f"settings share_*: must add up to 1, they add up to {total:g}")
@@ -119,11 +167,22 @@ def parse_setting(name: str, text: str) -> int | float | str:
         raise ConfigError(f"unknown setting {name!r}", hint="h2ams config lists them all")
     if isinstance(default, str):
         return text
+    if isinstance(default, bool):
+        return _parse_switch(name, text)
     try:
         return int(text.replace("_", "")) if isinstance(default, int) else float(text)
     except ValueError:
         kind = "a whole number" if isinstance(default, int) else "a number"
         raise ConfigError(f"setting {name}: {text!r} is not {kind}") from None
+
+
+def _parse_switch(name: str, text: str) -> bool:
+    said = text.strip().casefold()
+    if said in ("true", "1", "yes", "on"):
+        return True
+    if said in ("false", "0", "no", "off"):
+        return False
+    raise ConfigError(f"setting {name}: {text!r} is not true or false")
 
 
 def setting_names() -> tuple[str, ...]:

@@ -27,11 +27,19 @@ Connection = apsw.Connection
 Error = apsw.Error
 BUSY = (apsw.BusyError, apsw.LockedError)
 
+# A statement that does not fit the tables: another process made them first, or they are not ours.
+MISFIT = apsw.SQLError
+
 # What it raises when it cannot write for now: what is already in the database can be read.
 HINDERED = (*BUSY, apsw.FullError, apsw.ReadOnlyError, apsw.IOError)
 
-# What SQLite raises when the bytes are not a sound database: the reason to start anew.
-DAMAGED = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
+
+class Unsound(Exception):
+    """Pages that SQLite can read, with rows in them that the engine cannot have written."""
+
+
+# What is raised when the bytes are not a sound database: the reason to start anew.
+DAMAGED = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError, Unsound)
 
 
 def rows(
@@ -51,7 +59,8 @@ def row(
 def only(connection: Connection, statement: str, bindings: Sequence[Any] = ()) -> tuple[Any, ...]:
     """The first row of a statement that always has one."""
     found = row(connection, statement, bindings)
-    assert found is not None, statement
+    if found is None:
+        raise Unsound(f"no row for {statement!r}")
     return found
 
 
@@ -96,7 +105,7 @@ def connect(path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Connection:
         _keep_wal(connection)
         # The first read opens the WAL by name: do it now, not after a swap of the file.
         value(connection, "SELECT count(*) FROM sqlite_schema")
-    except apsw.ReadOnlyError as error:
+    except (apsw.ReadOnlyError, apsw.CantOpenError, apsw.FullError, apsw.IOError) as error:
         connection.close()
         raise _fault(path, str(error)) from error
     except BaseException:
@@ -109,7 +118,7 @@ def _fault(path: str, reason: str) -> IndexFaultError:
     return IndexFaultError(
         f"cannot open the index {path}: {reason}",
         path=path,
-        hint="set H2AMS_STATE_DIR to a folder that can be written",
+        hint="free some space, or set H2AMS_STATE_DIR to a folder that can be written",
     )
 
 

@@ -195,7 +195,7 @@ class Trees:
     def _write_new(self, path: str, data: bytes, like: os.stat_result) -> None:
         """The file ``path``, whole or not at all, with mode and times of ``like``."""
         folder, name = os.path.split(path)
-        temp = os.path.join(folder, f".{name[-60:]}.{os.urandom(8).hex()}.tmp")
+        temp = os.path.join(folder, f".{name[-40:]}.{os.urandom(8).hex()}.tmp")
         self._writer.at("copy", temp)
         descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW, 0o600)
         try:

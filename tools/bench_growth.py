@@ -184,7 +184,7 @@ def plot(rows: Sequence[dict[str, float]]) -> str:
         parts.append(_text(x(10**power), HEIGHT - BOTTOM + 18, f"{10**power:,}", "middle"))
     for power in range(y_low, y_high + 1):
         parts.append(_line(LEFT, y(10.0**power), WIDTH - RIGHT, y(10.0**power)))
-        parts.append(_text(LEFT - 8, y(10.0**power) + 4, f"{10.0**power:g} ms", "end"))
+        parts.append(_text(LEFT - 8, y(10.0**power) + 4, _time(10.0**power), "end"))
     for _, name, factor, colour in SERIES:
         points = [(x(row["segments"]), y(row[name] * factor)) for row in rows]
         path = " ".join(f"{px:.1f},{py:.1f}" for px, py in points)
@@ -204,6 +204,10 @@ def _labels(
         floor = max(place + 4, floor + 15)
         made.append(_text(x(last["segments"]) + 10, floor, label, fill=colour))
     return made
+
+
+def _time(ms: float) -> str:
+    return f"{ms:g} ms" if ms < 1_000 else f"{ms / 1_000:,.0f} s"
 
 
 def _line(x1: float, y1: float, x2: float, y2: float) -> str:

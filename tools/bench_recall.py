@@ -42,6 +42,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from retrieval import ALL, DEPTH, METRICS, DataSet, Turn, evaluate, load, percentile
 
 SHIPPED = Path(__file__).resolve().parents[1] / "tests" / "data" / "recall"
+DOCS = SHIPPED.parents[2] / "docs" / "benchmarks.md"
 UNDATED_NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TIMED_LIMIT = 10  # hits of a recall whose time is taken
 
@@ -134,24 +135,32 @@ def _day_after(turns: Iterable[Turn]) -> datetime:
 class PlainFts5:
     """FTS5 as people use it: porter, its own bm25, one table a scope, the words OR-ed.
 
-    ``match="and"`` is what FTS5 makes of a bare list of words.
+    ``match="and"`` is what FTS5 makes of a bare list of words. ``context`` adds columns of lower
+    weight: speaker, date in words, the turns before and behind in the session.
     """
 
-    def __init__(self, match: str = "or") -> None:
+    def __init__(self, match: str = "or", *, context: bool = False) -> None:
         self.joint = " OR " if match == "or" else " "
+        self.weights = (1.0, 0.5, 0.5, 0.5, 0.25) if context else (1.0,)
         self.connection = apsw.Connection(":memory:")
         self._tables: dict[str, str] = {}
 
     def index(self, turns: Sequence[Turn]) -> None:
-        for turn in turns:
+        names = ("text", "speaker", "day", "before", "behind")[: len(self.weights)]
+        for place, turn in enumerate(turns):
             table = self._tables.get(turn.scope)
             if table is None:
                 table = self._tables[turn.scope] = f"t{len(self._tables)}"
                 self.connection.execute(
-                    f"CREATE VIRTUAL TABLE {table} USING fts5(id UNINDEXED, text,"
+                    f"CREATE VIRTUAL TABLE {table} USING fts5(id UNINDEXED, {', '.join(names)},"
                     " tokenize = 'porter unicode61')"
                 )
-            self.connection.execute(f"INSERT INTO {table} VALUES (?, ?)", (turn.id, turn.text))
+            day = f"{datetime.fromisoformat(turn.time):%A %d %B %Y}" if turn.time else ""
+            speaker = str(turn.tags.get("speaker", ""))
+            near = [_beside(turns, place, step) for step in (-1, 1)]
+            row = (turn.text, speaker, day, *near)[: len(self.weights)]
+            marks = ", ".join("?" * (1 + len(row)))
+            self.connection.execute(f"INSERT INTO {table} VALUES ({marks})", (turn.id, *row))
 
     def query(self, text: str, scope: str, k: int) -> list[str]:
         words = dict.fromkeys(re.findall(r"\w+", text.lower()))
@@ -162,9 +171,20 @@ class PlainFts5:
             return []
         table = self._tables[scope]
         rows = self.connection.execute(
-            f"SELECT id FROM {table} WHERE {table} MATCH ? ORDER BY rank LIMIT ?", (match, k)
+            f"SELECT id FROM {table} WHERE {table} MATCH ?"
+            f" ORDER BY bm25({table}, 0, {', '.join(map(str, self.weights))}) LIMIT ?",
+            (match, k),
         )
         return [id for (id,) in rows]
+
+
+def _beside(turns: Sequence[Turn], place: int, step: int) -> str:
+    """The text of the turn so many places on, in the same session; empty where there is none."""
+    if not 0 <= place + step < len(turns):
+        return ""
+    here, there = turns[place], turns[place + step]
+    same = here.scope == there.scope and here.tags.get("session") == there.tags.get("session")
+    return there.text if same else ""
 
 
 class Newest:
@@ -186,6 +206,8 @@ def baseline(name: str) -> Searching:
         return PlainFts5()
     if name == "fts5-and":
         return PlainFts5("and")
+    if name == "fts5-context":
+        return PlainFts5(context=True)
     return Newest()
 
 
@@ -239,6 +261,12 @@ def run(data: DataSet, name: str, engine: Searching) -> Result:
     return Result(name, data.name, found, round(index_s, 2), named, rankings)
 
 
+def shown(engine: str) -> str:
+    """``peer_mempalace.py:Engine`` is ``mempalace``."""
+    source, _, name = engine.partition("?")[0].rpartition(":")
+    return Path(source).stem.removeprefix("peer_") if name == "Engine" else engine
+
+
 def table(results: Sequence[Result], *, categories: bool) -> str:
     """The figures as a Markdown table, percent and milliseconds."""
     head = ("data", "engine", "questions", "n", *METRICS, "p50 ms", "p95 ms", "p99 ms")
@@ -247,7 +275,7 @@ def table(results: Sequence[Result], *, categories: bool) -> str:
         for name, row in each.figures.items():
             if name != ALL and not (categories and len(each.figures) > 2):
                 continue
-            cells = [each.data, each.engine, "all" if name == ALL else name, f"{row['n']:g}"]
+            cells = [each.data, shown(each.engine), "all" if name == ALL else name, f"{row['n']:g}"]
             cells += [f"{row[metric]:.1f}" for metric in METRICS]
             cells += [f"{value:.2f}" if name == ALL else "" for value in each.times.values()]
             lines.append(f"| {' | '.join(cells)} |")
@@ -257,9 +285,11 @@ def table(results: Sequence[Result], *, categories: bool) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     options = _options(argv)
     folders = [Path(each) for each in options.data] or sorted(SHIPPED.iterdir())
-    engines = [("h2ams", None)] if not options.only else []
+    engines: list[tuple[str, str | None]] = [] if options.only else [("h2ams", None)]
     if options.semantic:
         engines.append(("h2ams semantic", None))
+    if options.transformer:
+        engines.append(("h2ams transformer", None))
     engines += [(each, each) for each in (*options.baseline, *options.engine)]
     results = []
     for folder in folders:
@@ -271,15 +301,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         rankings = {f"{each.data} {each.engine}": each.rankings for each in results}
         text = json.dumps({"results": kept, "rankings": rankings}, ensure_ascii=False)
         Path(options.json).write_text(text, encoding="utf-8")
-    print(table(results, categories=not options.brief))
+    made = table(results, categories=not options.brief)
+    print(made)
+    if options.write:
+        write(options.write, made)
     return 0
+
+
+def write(name: str, text: str) -> None:
+    """Put ``text`` between the marks ``name`` on the page of benchmarks."""
+    before, begin, rest = DOCS.read_text(encoding="utf-8").partition(f"<!-- {name}:begin -->")
+    _, end, after = rest.partition(f"<!-- {name}:end -->")
+    if not begin or not end:
+        raise ValueError(f"{DOCS} has no marks {name}")
+    DOCS.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
 
 
 def _measured(data: DataSet, name: str, spec: str | None, options: argparse.Namespace) -> Result:
     if spec is not None:
         engine = baseline(spec) if spec in options.baseline else load_engine(spec)
         return run(data, name, engine)
-    extra: dict[str, Any] = {"semantic": True} if name.endswith("semantic") else {}
+    extra: dict[str, Any] = {"semantic": True} if name != "h2ams" else {}
+    if name.endswith("transformer"):
+        extra["semantic_encoder"] = "transformer"
     ours = Engine(speaker=options.speaker, **extra, **dict(map(_setting, options.set)))
     try:
         return run(data, name, ours)
@@ -299,14 +343,23 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--data", action="append", default=[], metavar="FOLDER")
     parser.add_argument("--split", default="dev", help="dev (default), held or all")
     parser.add_argument("--semantic", action="store_true", help="also with static vectors")
+    parser.add_argument(
+        "--transformer", action="store_true", help="also with the small transformer"
+    )
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument(
-        "--baseline", action="append", default=[], choices=["fts5", "fts5-and", "newest"]
+        "--baseline",
+        action="append",
+        default=[],
+        choices=["fts5", "fts5-and", "fts5-context", "newest"],
     )
     parser.add_argument("--engine", action="append", default=[], metavar="MODULE:CLASS")
     parser.add_argument("--only", action="store_true", help="leave h2ams itself out")
     parser.add_argument("--speaker", default="body", choices=["body", "tag", "both"])
     parser.add_argument("--brief", action="store_true", help="no rows per category")
+    parser.add_argument(
+        "--write", metavar="MARKS", help="into docs/benchmarks.md between the marks"
+    )
     parser.add_argument("--json", metavar="FILE", help="figures and rankings as JSON")
     return parser.parse_args(argv)
 

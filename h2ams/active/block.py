@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from h2ams.memory.record import Degraded
+
 Layer = Literal["resident", "recent", "on_demand"]
 Reason = Literal["acl", "budget", "duplicate", "stale", "below-gate", "evicted"]
 
@@ -148,12 +150,16 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class MemoryBlock:
-    """The text for the prompt ("" when nothing fits), never longer than ``budget`` tokens."""
+    """The text for the prompt ("" when nothing fits), never longer than ``budget`` tokens.
+
+    ``degraded`` says what was not as it should be while it was made.
+    """
 
     text: str
     tokens: int
     budget: int
     receipt: Receipt
+    degraded: tuple[Degraded, ...] = ()
 
     def __post_init__(self) -> None:
         if self.tokens > self.budget:

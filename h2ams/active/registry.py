@@ -130,6 +130,29 @@ class Registry:
                 self._root.write_state(owner.name, encode(owner, after))
             return after
 
+    def used(self) -> frozenset[str]:
+        """Every address that some active set has used or pinned. What cannot be read counts not."""
+        found: set[str] = set()
+        base = os.path.join(self._root.state, "ams")
+        for folder, _, names in os.walk(base):
+            for name in names:
+                if name.endswith(".json"):
+                    relative = os.path.relpath(os.path.join(folder, name), self._root.state)
+                    found |= self._used_in(relative.replace(os.sep, "/"))
+        return frozenset(found)
+
+    def _used_in(self, name: str) -> set[str]:
+        data = self._root.read_state(name)
+        try:
+            fields = _fields(data or b"")
+            session, vp = fields.get("session"), fields.get("vp")
+            if not isinstance(session, str) or not isinstance(vp, str | None):
+                return set()
+            state = decode(Owner(session, vp, "sessions"), data or b"")
+        except ValueError:
+            return set()  # a damaged set is reported where it is loaded
+        return {*state.pinned, *(use.address for use in state.recent)}
+
     def drop(self, session: str, vp: str | None = None, *, family: Family = "sessions") -> None:
         """Forget the set of ``vp``, or all of the session's, with what was set aside of them.
 

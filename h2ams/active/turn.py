@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from h2ams.active import preflow
 from h2ams.active.ams import ActiveSet, task_fingerprint
@@ -17,7 +17,7 @@ from h2ams.active.registry import Family, Registry
 from h2ams.errors import ScopeError, StoreError
 from h2ams.index.read import Reader
 from h2ams.memory.access import Access, Gate
-from h2ams.memory.record import Recall, Record
+from h2ams.memory.record import Degraded, Recall, Record
 from h2ams.memory.scope import Scope, parse_address, parse_scope
 from h2ams.memory.store import Store
 from h2ams.settings import Settings
@@ -72,15 +72,20 @@ class Turn:
             ),
             language=language,
         )
+        degraded = recall.degraded
         if commit:
             keep = self.settings.recent_count
-            self._change(lambda now: preflow.commit(now, block, task=task, recent_count=keep))
-        return block
+            try:
+                self.change(lambda now: preflow.commit(now, block, task=task, recent_count=keep))
+            except StoreError as error:  # a read-only folder, a full disk: the turn goes on
+                text = f"what this turn used could not be recorded: {error.message}"
+                degraded = (*degraded, Degraded("use-not-recorded", text))
+        return replace(block, degraded=degraded) if degraded else block
 
     def touch(self, addresses: Sequence[str]) -> None:
         """These segments were really used in the current turn."""
         keep = self.settings.recent_count
-        self._change(lambda now: now.touch(addresses, keep=keep))
+        self.change(lambda now: now.touch(addresses, keep=keep))
 
     def state(self) -> ActiveSet:
         """The active set of this session and VP: what still resolves and is still allowed."""
@@ -91,7 +96,13 @@ class Turn:
         vp = self.access.vp if self.access is not None else None
         return self.registry.load(session, vp, resolve=self._resolve, family=family)
 
-    def _change(self, change: Callable[[ActiveSet], ActiveSet]) -> None:
+    @property
+    def has_turns(self) -> bool:
+        """Whether there is a session or chat whose state this is."""
+        return self._owner() is not None
+
+    def change(self, change: Callable[[ActiveSet], ActiveSet]) -> None:
+        """Change the state on disk; what no longer resolves is left out on the way."""
         owner = self._owner()
         if owner is None:  # the owner at the command line has no turns
             return

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from h2ams import sqlite
 from h2ams.errors import RootError, StoreError
@@ -63,6 +64,18 @@ class GroupFile:
     items: list[Item] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     no: int = 0
+
+
+class _Old(NamedTuple):
+    """A row as the index has it."""
+
+    rowid: int
+    file: int
+    digest: str
+    line: int
+    last_line: int
+    stale: int
+    created_at: str | None
 
 
 class Applier:
@@ -248,15 +261,15 @@ class Applier:
     def _diff(self, scope: Scope, files: list[GroupFile]) -> None:
         numbers = [file.no or (file.known.no if file.known else 0) for file in files]
         kept = {number for number, file in zip(numbers, files, strict=True) if file.keep}
-        existing: dict[str, tuple[int, int, str, int, int, int]] = {}
+        existing: dict[str, _Old] = {}
         for number in numbers:
-            for rowid, id, digest, line, last, stale in sqlite.rows(
+            for rowid, id, digest, line, last, stale, created in sqlite.rows(
                 self.connection,
-                "SELECT rowid, id, digest, line, last_line, stale FROM memory_segments"
-                " WHERE file = ?",
+                "SELECT rowid, id, digest, line, last_line, stale, created_at"
+                " FROM memory_segments WHERE file = ?",
                 (number,),
             ):
-                existing[id] = (rowid, number, digest, line, last, stale)
+                existing[id] = _Old(rowid, number, digest, line, last, stale, created)
         for number in kept:
             self.connection.execute(
                 "UPDATE memory_segments SET stale = 1 WHERE file = ? AND stale = 0", (number,)
@@ -267,29 +280,36 @@ class Applier:
         self,
         scope: Scope,
         wanted: dict[str, tuple[int, Item]],
-        existing: dict[str, tuple[int, int, str, int, int, int]],
+        existing: dict[str, _Old],
         kept: set[int],
     ) -> None:
-        for id, (rowid, number, *_) in existing.items():
-            if id not in wanted and number not in kept:
-                self.writer.delete(rowid)
+        for id, old in existing.items():
+            if id not in wanted and old.file not in kept:
+                self.writer.delete(old.rowid)
         number_of_scope = 0
+        rows: list[tuple[int, str]] = []
         for id, (number, item) in wanted.items():
-            old = existing.get(id)
-            if old is not None:
-                rowid, old_number, digest, line, last, stale = old
-                if digest != item.digest:
-                    self.writer.update(rowid, number, item.build(id))
-                elif (old_number, line, last, stale) != (number, item.line, item.last_line, 0):
+            known = existing.get(id)
+            if known is not None:
+                rowid, created = known.rowid, known.created_at
+                if known.digest != item.digest:
+                    row = item.build(id)
+                    created = row.created_at
+                    self.writer.update(rowid, number, row)
+                elif known[1:6] != (number, item.digest, item.line, item.last_line, 0):
                     self.writer.move(rowid, number, item.line, item.last_line)
-                continue
-            number_of_scope = number_of_scope or schema.scope_number(
-                self.connection,
-                scope.text,
-                private=scope.is_private,
-                project=self._project(scope),
-            )
-            self.writer.insert(number_of_scope, number, item.build(id))
+            else:
+                number_of_scope = number_of_scope or schema.scope_number(
+                    self.connection,
+                    scope.text,
+                    private=scope.is_private,
+                    project=self._project(scope),
+                )
+                row = item.build(id)
+                created = row.created_at
+                rowid = self.writer.insert(number_of_scope, number, row)
+            rows.append((rowid, f"{number} {(created or '')[:10]}"))  # of one file and day
+        self.writer.arrange(rows)
 
     def _project(self, scope: Scope) -> str:
         if scope.session is None:

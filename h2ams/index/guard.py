@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from h2ams import sqlite
+from h2ams.errors import LimitError
 from h2ams.index.read import Reader, session_agents
 from h2ams.index.schema import Index
 from h2ams.index.sync import Syncer
@@ -60,6 +61,8 @@ class Guard:
             return (
                 Degraded("index-behind", f"the index could not be brought up to date: {error}"),
             )
+        except LimitError as error:
+            return (Degraded("over-limit", error.message),)
         return ()
 
 

@@ -32,6 +32,7 @@ class Area(NamedTuple):
     ranges: tuple[tuple[int, int], ...]
     segments: int
     words: int
+    numbers: tuple[int, ...]  # of the scopes, rising
 
     @property
     def average_length(self) -> float:
@@ -41,20 +42,19 @@ class Area(NamedTuple):
 def area_of(connection: sqlite.Connection, gate: Gate, only: Sequence[str] | None = None) -> Area:
     """The scopes that ``gate`` may read, narrowed to the names in ``only`` where given."""
     if gate.is_owner and only is None:
-        rows = sqlite.rows(connection, "SELECT name, segments, words FROM scopes ORDER BY no")
-        ranges = ((0, (1 << 63) - 1),) if rows else ()
-        return Area(
-            tuple(sorted(name for name, _, _ in rows)),
-            ranges,
-            sum(segments for _, segments, _ in rows),
-            sum(words for _, _, words in rows),
-        )
+        rows = sqlite.rows(connection, "SELECT no, name, segments, words FROM scopes ORDER BY no")
+        return _area(rows, ((0, (1 << 63) - 1),) if rows else ())
     rows = _authorised(connection, gate, only)
+    return _area(rows, _coalesce(connection, [no for no, _, _, _ in rows]))
+
+
+def _area(rows: Sequence[tuple[int, str, int, int]], ranges: tuple[tuple[int, int], ...]) -> Area:
     return Area(
         tuple(sorted(name for _, name, _, _ in rows)),
-        _coalesce(connection, [no for no, _, _, _ in rows]),
+        ranges,
         sum(segments for _, _, segments, _ in rows),
         sum(words for _, _, _, words in rows),
+        tuple(no for no, _, _, _ in rows),
     )
 
 
@@ -113,6 +113,11 @@ def match_of(term: Term) -> str:
     return f'"{phrase}"'
 
 
+def match_of_any(tokens: Iterable[str]) -> str:
+    """The FTS5 expression of any of single ``tokens``."""
+    return " OR ".join(match_of(Term(token, "word", (token,))) for token in tokens)
+
+
 class Lookup:
     """Look-ups inside one area, in one read transaction."""
 
@@ -150,6 +155,35 @@ class Lookup:
         found = sqlite.rows(self.connection, f"SELECT f.rowid {clause}", (*bindings, match))
         return [row[0] for row in found]
 
+    def rows_up_to(self, match: str, most: int) -> list[int] | None:
+        """The rows that ``match``, or None where they are more than ``most``."""
+        if not self.area.ranges:
+            return []
+        if len(self.area.ranges) > _MANY_RANGES:
+            few = self._few_rows(match)
+            if few is not None:
+                return few if len(few) <= most else None
+        clause, bindings = self._source
+        found = sqlite.rows(
+            self.connection,
+            f"SELECT f.rowid {clause} LIMIT ?",
+            (*bindings, match, most + 1),
+        )
+        return [row[0] for row in found] if len(found) <= most else None
+
+    def among(self, match: str, rowids: Iterable[int]) -> list[int]:
+        """Those of ``rowids``, all of the area, that ``match``: read past, not fetched, are others.
+
+        The plus keeps SQLite from looking each of them up by itself.
+        """
+        clause, bindings = self._source
+        found = sqlite.rows(
+            self.connection,
+            f"SELECT f.rowid {clause} AND +f.rowid IN carray(?)",
+            (*bindings, match, sqlite.integers(rowids)),
+        )
+        return [row[0] for row in found]
+
     def _few_rows(self, match: str) -> list[int] | None:
         """All rows of a rare word, filtered; None where the word is not rare."""
         limit = _ROWS_PER_RANGE * len(self.area.ranges)
@@ -166,6 +200,15 @@ class Lookup:
         """Whether ``rowid`` lies in the area."""
         place = bisect.bisect_right(self._lows, rowid) - 1
         return place >= 0 and rowid <= self.area.ranges[place][1]
+
+    def on_days(self, first: int, last: int) -> list[int]:
+        """Rows dated from day ``first`` to day ``last``, rising."""
+        found = sqlite.rows(
+            self.connection,
+            "SELECT rowid FROM memory_segments WHERE scope IN carray(?) AND day BETWEEN ? AND ?",
+            (sqlite.integers(self.area.numbers), first, last),
+        )
+        return sorted(row[0] for row in found)
 
     def count(self, match: str) -> int:
         """How many rows match, without fetching them."""
@@ -195,16 +238,17 @@ class Lookup:
             found += [rowid for rowid, place in rows if place]
         return found, self.area.segments <= limit
 
-    def stats(self, rowids: Iterable[int]) -> dict[int, memoryview]:
-        """Blocks of (length, day) pairs that cover ``rowids``, by block number."""
-        numbers = {rowid >> schema.BLOCK_BITS for rowid in rowids}
-        if not numbers:
-            return {}
-        return {
-            number: memoryview(stats).cast("H")
-            for number, stats in sqlite.rows(
-                self.connection,
-                "SELECT block, stats FROM blocks WHERE block IN carray(?)",
-                (sqlite.integers(numbers),),
-            )
-        }
+
+def stats(connection: sqlite.Connection, rowids: Iterable[int]) -> dict[int, memoryview]:
+    """Blocks of pairs (figures, place) that cover ``rowids``, by block number: places.py."""
+    numbers = {rowid >> schema.BLOCK_BITS for rowid in rowids}
+    if not numbers:
+        return {}
+    return {
+        number: memoryview(packed).cast("Q")
+        for number, packed in sqlite.rows(
+            connection,
+            "SELECT block, stats FROM blocks WHERE block IN carray(?)",
+            (sqlite.integers(numbers),),
+        )
+    }

@@ -13,8 +13,9 @@ import time
 from dataclasses import replace
 
 from h2ams import sqlite
+from h2ams.errors import IndexFaultError
 from h2ams.index.plan import Plan, plan_sync
-from h2ams.index.scan import scan
+from h2ams.index.scan import Scan, check_room, scan
 from h2ams.index.schema import Index
 from h2ams.index.sync import Syncer, SyncReport
 from h2ams.memory.layout import Role
@@ -29,16 +30,20 @@ def rebuild(syncer: Syncer) -> SyncReport:
     started = time.perf_counter()
     root, settings, index = syncer.root, syncer.settings, syncer.index
     seen = scan(root, settings)
+    check_room(seen, settings)
+    with index.lock:
+        index.connection  # noqa: B018 - it may have to move: then the new one is made there
     aside = f"{index.path}.new-{os.getpid()}-{time.monotonic_ns():x}"
     fresh = Index(aside, encoding=index.encoding)
     try:
         builder = Syncer(root, fresh, settings, count=syncer.count, clock_ns=syncer.clock_ns)
-        plan = _ordered(plan_sync(seen.files, {}, seen.blinded))
-        _for_bulk(fresh.connection)
-        report = builder.build(plan, seen)
+        builder.vectors = syncer.vectors
+        try:
+            report = _filled(builder, seen)
+        except (sqlite.Error, sqlite.Unsound) as error:  # a full disk: what was built is no good
+            message = f"the index could not be built anew ({error}): the old one stays"
+            raise IndexFaultError(message, path=aside, hint="free some space") from error
         with fresh.lock:
-            fresh.connection.execute("INSERT INTO memory_fts (memory_fts) VALUES ('optimize')")
-            _fts_hash(fresh.connection, FTS_HASH_BYTES)
             _copy_over(index, fresh.connection)
     finally:
         fresh.close()
@@ -48,6 +53,21 @@ def rebuild(syncer: Syncer) -> SyncReport:
     index.made_new = False
     syncer.sync()
     return replace(report, elapsed_ms=(time.perf_counter() - started) * 1000)
+
+
+def _filled(builder: Syncer, seen: Scan) -> SyncReport:
+    """Fill the builder's empty index with all that was seen."""
+    plan = _ordered(plan_sync(seen.files, {}, seen.blinded))
+    with builder.index.lock:
+        connection = builder.index.connection
+        _for_bulk(connection)
+        report = builder.build(plan, seen)
+        connection.execute("INSERT INTO memory_fts (memory_fts) VALUES ('optimize')")
+        if builder.vectors is not None:
+            with builder.index.writing() as writable:
+                builder.vectors.complete(writable)
+        _fts_hash(connection, FTS_HASH_BYTES)
+    return report
 
 
 def _copy_over(index: Index, source: sqlite.Connection) -> None:

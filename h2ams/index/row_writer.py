@@ -8,34 +8,37 @@ collected and written by ``flush`` at the end: a thousand changes to a scope cos
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 
 from h2ams import sqlite
 from h2ams.errors import IndexFaultError
-from h2ams.index import digest, schema
+from h2ams.index import digest, places, schema
 from h2ams.index.rows import Row
 
 _INSERT = """
 INSERT INTO memory_segments (
     rowid, scope, file, stale, id, line, last_line, note, over_limit, kind, tags, created_at,
-    updated_at, day, length, tokens, digest, row_digest, words, forms, labels, sources, heading,
-    body
-) VALUES (?,?,?,0, ?,?,?,?,?,?,?,?, ?,?,?,?,?,?,?,?,?,?,?,?)
+    updated_at, day, length, tokens, digest, row_digest, words, forms, labels, roots, sources,
+    heading, body
+) VALUES (?,?,?,0, ?,?,?,?,?,?,?,?, ?,?,?,?,?,?,?,?,?,?,?,?,?)
 """
 _UPDATE = """
 UPDATE memory_segments SET
     file = ?, stale = 0, id = ?, line = ?, last_line = ?, note = ?, over_limit = ?, kind = ?,
     tags = ?, created_at = ?, updated_at = ?, day = ?, length = ?, tokens = ?, digest = ?,
-    row_digest = ?, words = ?, forms = ?, labels = ?, sources = ?, heading = ?, body = ?
+    row_digest = ?, words = ?, forms = ?, labels = ?, roots = ?, sources = ?, heading = ?,
+    body = ?
 WHERE rowid = ?
 """
 
 
-_FTS_INSERT = "INSERT INTO memory_fts (rowid, words, forms, labels) VALUES (?, ?, ?, ?)"
+_FTS_INSERT = "INSERT INTO memory_fts (rowid, words, forms, labels, roots) VALUES (?, ?, ?, ?, ?)"
 # FTS5 keeps no copy of the text: to take a row out it must be told what stood there.
 _FTS_DELETE = (
-    "INSERT INTO memory_fts (memory_fts, rowid, words, forms, labels) VALUES ('delete', ?, ?, ?, ?)"
+    "INSERT INTO memory_fts (memory_fts, rowid, words, forms, labels, roots)"
+    " VALUES ('delete', ?, ?, ?, ?, ?)"
 )
-_OLD = "SELECT length, row_digest, words, forms, labels FROM memory_segments WHERE rowid = ?"
+_OLD = "SELECT length, row_digest, words, forms, labels, roots FROM memory_segments WHERE rowid = ?"
 
 
 def _bindings(row: Row) -> tuple[object, ...]:
@@ -57,6 +60,7 @@ def _bindings(row: Row) -> tuple[object, ...]:
         row.words,
         row.forms,
         row.labels,
+        row.roots,
         row.sources,
         row.heading,
         row.body,
@@ -72,8 +76,8 @@ class Writer:
         self._blocks: dict[int, array[int]] = {}
         self._scopes: dict[int, list[int]] = {}  # number -> [segments, words, digest, next place]
 
-    def insert(self, scope: int, file: int, row: Row) -> None:
-        """Add a row to the scope with this number, at its next free place."""
+    def insert(self, scope: int, file: int, row: Row) -> int:
+        """Add a row to the scope with this number, at its next free place; gives its rowid."""
         totals = self._totals(scope)
         place = totals[3]
         if place > schema.LOCAL_MASK:
@@ -83,27 +87,29 @@ class Writer:
         rowid = (scope << schema.LOCAL_BITS) | place
         execute = self.connection.execute
         execute(_INSERT, (rowid, scope, file, *_bindings(row)))
-        execute(_FTS_INSERT, (rowid, row.words, row.forms, row.labels))
+        execute(_FTS_INSERT, (rowid, row.words, row.forms, row.labels, row.roots))
         self._sources(rowid, row.source_ids)
         totals[0] += 1
         totals[1] += row.length
         totals[2] += int(row.row_digest, 16)
-        self._set_block(rowid, row.length, row.day)
+        self._set_block(rowid, places.figures(row.length, row.day, row.cues))
         self.added += 1
+        return rowid
 
     def update(self, rowid: int, file: int, row: Row) -> None:
         """Replace the row's content; its rowid and so its address in the index stay."""
         length, old, *text = sqlite.only(self.connection, _OLD, (rowid,))
         self.connection.execute(_UPDATE, (file, *_bindings(row), rowid))
-        if text != [row.words, row.forms, row.labels]:
+        new = [row.words, row.forms, row.labels, row.roots]
+        if text != new:
             self.connection.execute(_FTS_DELETE, (rowid, *text))
-            self.connection.execute(_FTS_INSERT, (rowid, row.words, row.forms, row.labels))
+            self.connection.execute(_FTS_INSERT, (rowid, *new))
         self.connection.execute("DELETE FROM source_msgs WHERE segment = ?", (rowid,))
         self._sources(rowid, row.source_ids)
         totals = self._totals(rowid >> schema.LOCAL_BITS)
         totals[1] += row.length - length
         totals[2] += int(row.row_digest, 16) - int(old, 16)
-        self._set_block(rowid, row.length, row.day)
+        self._set_block(rowid, places.figures(row.length, row.day, row.cues))
         self.updated += 1
 
     def move(self, rowid: int, file: int, line: int, last_line: int) -> None:
@@ -158,20 +164,38 @@ class Writer:
             totals = self._scopes[scope] = [segments, words, int(total, 16), place]
         return totals
 
-    def _set_block(self, rowid: int, length: int, day: int) -> None:
-        number, place = rowid >> schema.BLOCK_BITS, 2 * (rowid & schema.BLOCK_MASK)
+    def arrange(self, rows: Sequence[tuple[int, str]]) -> None:
+        """Say in which order ``rows`` stand: (rowid, run it belongs to) of one file, from above.
+
+        Segments next to each other in one run are context for each other: index/places.py.
+        """
+        figures = [self._figures(rowid) for rowid, _ in rows]
+        for at, (rowid, place, length) in enumerate(places.arranged(rows, figures)):
+            figure = places.with_context(figures[at], length)
+            self._set_block(rowid, figure, place)
+
+    def _block(self, number: int) -> array[int]:
         block = self._blocks.get(number)
         if block is None:
-            block = self._blocks[number] = array("H")
+            block = self._blocks[number] = array("Q")
             stored = sqlite.row(
                 self.connection, "SELECT stats FROM blocks WHERE block = ?", (number,)
             )
             if stored is not None:
                 block.frombytes(stored[0])
-        if len(block) < place + 2:
-            block.extend([0] * (place + 2 - len(block)))
-        block[place] = length
-        block[place + 1] = day
+        return block
+
+    def _figures(self, rowid: int) -> int:
+        return self._block(rowid >> schema.BLOCK_BITS)[2 * (rowid & schema.BLOCK_MASK)]
+
+    def _set_block(self, rowid: int, figures: int, place: int | None = None) -> None:
+        block = self._block(rowid >> schema.BLOCK_BITS)
+        at = 2 * (rowid & schema.BLOCK_MASK)
+        if len(block) < at + 2:
+            block.extend([0] * (at + 2 - len(block)))
+        block[at] = figures
+        if place is not None:
+            block[at + 1] = place
 
     def flush(self) -> None:
         """Write what was collected. Call once, before the transaction ends."""
@@ -186,7 +210,8 @@ class Writer:
                 (segments, words, f"{total % digest.MODULUS:x}", place, scope),
             )
         for number, block in self._blocks.items():
-            if not any(block):
+            # A row may have no words and no date: zeros alone do not say that there is none.
+            if not any(block) and not self._has_rows(number):
                 self.connection.execute("DELETE FROM blocks WHERE block = ?", (number,))
                 continue
             self.connection.execute(
@@ -198,6 +223,16 @@ class Writer:
             )
         self._scopes.clear()
         self._blocks.clear()
+
+    def _has_rows(self, block: int) -> bool:
+        first = block << schema.BLOCK_BITS
+        return bool(
+            sqlite.value(
+                self.connection,
+                "SELECT 1 FROM memory_segments WHERE rowid BETWEEN ? AND ? LIMIT 1",
+                (first, first | schema.BLOCK_MASK),
+            )
+        )
 
     def _drop(self, scope: int) -> None:
         """A scope without segments leaves nothing behind: no number, no name."""

@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from h2ams.index.digest import row_digest
-from h2ams.index.score import MAX_LENGTH, day_of
+from h2ams.index.places import MAX_LENGTH
+from h2ams.index.score import day_of
 from h2ams.memory import note, segment, values
 from h2ams.memory.scope import Scope
 from h2ams.memory.values import clean_text
 from h2ams.settings import KINDS, Settings
 from h2ams.text import words as words_module
+from h2ams.text.cues import cues
 from h2ams.text.redact import redact
 
 
@@ -44,6 +46,8 @@ class Row:
     words: str
     forms: str
     labels: str
+    roots: str
+    cues: int
     sources: str
     source_ids: tuple[str, ...]
     heading: str
@@ -184,6 +188,8 @@ class Maker:
             words=words,
             forms=forms,
             labels=labels,
+            roots=words_module.roots(words),
+            cues=cues(shown, words),
             sources=sources_json,
             source_ids=source_ids,
             heading=clean_text(heading),

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
 
-from h2ams.errors import RootError, UnsafePathError
+from h2ams.errors import LimitError, RootError, UnsafePathError
 from h2ams.files import Root
 from h2ams.index.plan import Found
 from h2ams.memory import layout
@@ -98,6 +98,21 @@ def scan(root: Root, settings: Settings, folders: Iterable[str] = ("",)) -> Scan
         if place is not None:
             _walk(root, folder, place, result, settings.max_depth_count)
     return result
+
+
+def check_room(seen: Scan, settings: Settings) -> None:
+    """``LimitError`` where a whole folder holds more scopes than ``max_scopes_count``."""
+    limit = settings.max_scopes_count
+    if len(seen.folders) <= limit:  # each scope has a folder of its own
+        return
+    size = len({each.scope for each in seen.files.values()})
+    if size > limit:
+        raise LimitError(
+            f"the memory folder holds {size} scopes: the limit max_scopes_count is {limit}",
+            name="max_scopes_count",
+            limit=limit,
+            size=size,
+        )
 
 
 def found_file(path: str, place: Place, role: Role, status: os.stat_result) -> Found:

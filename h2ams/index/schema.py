@@ -19,13 +19,15 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from h2ams import sqlite
-from h2ams.errors import IndexFaultError, UsageError
+from h2ams.errors import IndexFaultError, ScopeError, UsageError
+from h2ams.memory.layout import Role
+from h2ams.memory.scope import parse_scope
 from h2ams.text import words
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 ERASE_WAIT_S = 2.0  # for readers that still hold the state before a purge
 ERASE_SEGMENTS = 20_000  # up to so many, deleted words are erased at every close (0.2 s)
 UNERASED = "unerased"  # in `meta`: rows were deleted and their words may be in FTS5's parts yet
@@ -33,7 +35,7 @@ LOCAL_BITS = 20  # places in one scope: 1,048,576
 LOCAL_MASK = (1 << LOCAL_BITS) - 1
 SEQUENCE_BITS = 22  # scopes in one region (shared or private, and a project): 4,194,304
 PROJECT_BITS = 20
-BLOCK_BITS = 12  # segments whose lengths and days share one row of `blocks`
+BLOCK_BITS = 12  # segments whose figures share one row of `blocks`: index/places.py
 BLOCK_MASK = (1 << BLOCK_BITS) - 1
 
 # A token is exactly what stands between two blanks: all other ASCII but the quote belongs to it.
@@ -102,13 +104,14 @@ CREATE TABLE memory_segments (
     words TEXT NOT NULL,              -- analysed text: text/words.py
     forms TEXT NOT NULL,
     labels TEXT NOT NULL,
+    roots TEXT NOT NULL,
     sources TEXT NOT NULL,            -- JSON list
     heading TEXT NOT NULL,
     body TEXT NOT NULL,               -- secrets masked
     UNIQUE (scope, id)
 );
-CREATE INDEX segments_by_file ON memory_segments (file);
-CREATE INDEX segments_by_update ON memory_segments (scope, updated_at);
+CREATE INDEX segments_by_file ON memory_segments (file, line);
+CREATE INDEX segments_by_day ON memory_segments (scope, day);
 CREATE TABLE source_msgs (
     message TEXT NOT NULL, segment INTEGER NOT NULL, PRIMARY KEY (message, segment)
 ) WITHOUT ROWID;
@@ -116,9 +119,18 @@ CREATE INDEX source_msgs_by_segment ON source_msgs (segment);
 CREATE TABLE blocks (block INTEGER PRIMARY KEY, stats BLOB NOT NULL);
 """
 
+_LOST = {
+    "memory_segments.scope": "memory_segments WHERE scope NOT IN (SELECT no FROM scopes)",
+    "memory_segments.file": "memory_segments WHERE file NOT IN (SELECT no FROM files)",
+    "memory_segments.rowid": f"memory_segments WHERE rowid >> {BLOCK_BITS}"
+    " NOT IN (SELECT block FROM blocks)",
+    "problems.file": "problems WHERE file NOT IN (SELECT no FROM files)",
+    "source_msgs.segment": "source_msgs WHERE segment NOT IN (SELECT rowid FROM memory_segments)",
+}
+
 _FTS = f"""
 CREATE VIRTUAL TABLE memory_fts USING fts5(
-    words, forms, labels, content='memory_segments', content_rowid='rowid',
+    words, forms, labels, roots, content='memory_segments', content_rowid='rowid',
     tokenize="{TOKENIZER}"
 );
 """
@@ -139,6 +151,52 @@ def create(connection: sqlite.Connection, encoding: str) -> None:
             connection.execute("INSERT INTO meta VALUES (?, ?)", (key, value))
 
 
+def impossible_rows(connection: sqlite.Connection) -> list[str]:
+    """What stands in the tables and cannot have been written by the engine: one line a column.
+
+    A page that was overwritten with another one can be read, and only its values are absurd.
+    """
+    found = []
+    for table in ("meta", "projects", "sessions", "scopes", "folders", "files", "problems",
+                  "memory_segments", "source_msgs", "blocks"):  # fmt: skip
+        columns = sqlite.rows(connection, f"PRAGMA table_info({table})")
+        wrong = ", ".join(  # one pass over the table, whatever its columns
+            f"max(typeof({name}) <> '{kind.lower()}'"
+            f"{'' if not_null or key else f' AND {name} IS NOT NULL'})"
+            for _, name, kind, not_null, _, key in columns
+        )
+        flags = sqlite.only(connection, f"SELECT {wrong} FROM {table}")
+        found += [
+            f"{table}.{name} holds something else than {kind.lower()}"
+            for (_, name, kind, *_), flag in zip(columns, flags, strict=True)
+            if flag
+        ]
+    for column, lost in _LOST.items():
+        if sqlite.value(connection, f"SELECT 1 FROM {lost} LIMIT 1"):
+            found.append(f"{column} leads nowhere")
+    return [*found, *impossible_names(connection)]
+
+
+def impossible_names(connection: sqlite.Connection) -> list[str]:
+    """Scopes and roles in the small tables that no engine wrote."""
+    found = []
+    for table, column in (("scopes", "name"), ("files", "scope"), ("folders", "scope")):
+        names = sqlite.rows(connection, f"SELECT DISTINCT {column} FROM {table}")
+        if not all(_is_scope(name) or (table == "folders" and name == "") for (name,) in names):
+            found.append(f"{table}.{column} holds no scope")
+    roles = {role.value for role in Role}
+    if not all(x in roles for (x,) in sqlite.rows(connection, "SELECT DISTINCT role FROM files")):
+        found.append("files.role holds no role")
+    return found
+
+
+def _is_scope(name: object) -> bool:
+    try:
+        return isinstance(name, str) and parse_scope(name).text == name
+    except ScopeError:
+        return False
+
+
 def expected_meta(encoding: str) -> dict[str, str]:
     """What `meta` must say for the index to be used as it is."""
     return {
@@ -154,13 +212,25 @@ class Index:
     """A handle on one index file, shared by the threads of a process.
 
     ``lock`` serialises its use; ``fresh`` is False from opening on until a sync has been run on a
-    database that was made new. A damaged file is set aside and replaced by an empty one, never an
-    error that stops a turn; ``notes`` says what happened, in words for ``status``.
+    database that was made new. A damaged file is set aside and replaced by an empty one, and where
+    none can be kept it moves to a temporary folder (if ``may_move`` says so): never an error that
+    stops a turn. ``notes`` says what happened, in words for ``status``. ``on_loss`` is called
+    before a folder that went while the index was open is made again, and may raise.
     """
 
-    def __init__(self, path: str, *, encoding: str) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        encoding: str,
+        may_move: Callable[[], bool] = lambda: False,
+        on_loss: Callable[[], None] = lambda: None,
+    ) -> None:
         self.path = path
         self.encoding = encoding
+        self._may_move = may_move
+        self._on_loss = on_loss
+        self._folder: str | None = None  # of this handle's own, when it has moved
         self.lock = threading.RLock()
         self.notes: list[tuple[str, str]] = []
         self.made_new = False
@@ -185,36 +255,91 @@ class Index:
         self._drop()
         return self._open()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether this handle has a connection of this process."""
+        return self._connection is not None and self._pid == os.getpid()
+
+    def is_new(self) -> bool:
+        """Whether there was no usable index, so that an empty one was made just now."""
+        return self.connection is not None and self.made_new
+
     def _open(self) -> sqlite.Connection:
-        folder = os.path.dirname(self.path)
-        if not os.path.isdir(folder):  # somebody removed it while the memory was open
-            try:
-                os.mkdir(folder, 0o700)  # never the folders above: a root that is gone stays gone
-            except FileExistsError:
-                pass
-            except OSError as error:
-                raise IndexFaultError(
-                    f"cannot make the folder of the index {folder}: {error.strerror}", path=folder
-                ) from error
         try:
-            connection = self._open_checked()
-        except sqlite.DAMAGED as error:
-            self.start_anew(f"the index was damaged ({error})")
-            connection = self._open_checked()
+            self._make_folder()
+            connection = self._healed()
+        except (IndexFaultError, *sqlite.HINDERED) as error:
+            if isinstance(error, sqlite.BUSY) or self._folder is not None or not self._may_move():
+                raise
+            connection = self._moved(error)
         self._connection = connection
         self._inode = _inode(self.path)
         return connection
 
+    def _make_folder(self) -> None:
+        folder = os.path.dirname(self.path)
+        if os.path.isdir(folder):
+            return
+        if self._inode:  # it was there: is all the rest, or was a disk unmounted?
+            self._on_loss()
+        try:
+            os.mkdir(folder, 0o700)  # never the folders above: a root that is gone stays gone
+        except FileExistsError:
+            pass
+        except OSError as error:
+            raise IndexFaultError(
+                f"cannot make the folder of the index {folder}: {error.strerror}", path=folder
+            ) from error
+
+    def _healed(self) -> sqlite.Connection:
+        try:
+            return self._open_checked()
+        except sqlite.DAMAGED as error:
+            self.start_anew(f"the index was damaged ({error})")
+            return self._open_checked()
+
+    def _moved(self, why: Exception) -> sqlite.Connection:
+        """A connection to an index of this handle's own, which goes with it.
+
+        A memory can be read without any index that lasts: only each opening costs a rebuild.
+        """
+        import weakref
+
+        from h2ams.index.refuge import refuges
+
+        message = why.message if isinstance(why, IndexFaultError) else str(why)
+        for refuge in refuges():
+            self._folder = refuge.folder
+            self.path = os.path.join(refuge.folder, os.path.basename(self.path))
+            weakref.finalize(self, refuge.leave)
+            try:
+                connection = self._open_checked()
+            except (IndexFaultError, *sqlite.HINDERED):
+                continue
+            text = f"{message}: the index is made anew in {refuge.folder}, for this process alone"
+            self.notes.append(("index-temporary", text))
+            return connection
+        if isinstance(why, IndexFaultError):
+            raise why
+        raise self.fault(why) from why
+
+    def fault(self, error: Exception) -> IndexFaultError:
+        """What to tell where the database could not be written, or was not free."""
+        hint = "free some space on its disk; the files are as they were, the next call tries again"
+        if isinstance(error, sqlite.BUSY):
+            hint = "another process writes to it: try again"
+        return IndexFaultError(f"the index {self.path}: {error}", path=self.path, hint=hint)
+
     def _open_checked(self) -> sqlite.Connection:
         connection = sqlite.connect(self.path)
         try:
-            has_meta = sqlite.value(
-                connection, "SELECT count(*) FROM sqlite_schema WHERE name = 'meta'"
-            )
-            if not has_meta:
-                with contextlib.suppress(sqlite.Error):  # another process may be first
+            has_meta = "SELECT count(*) FROM sqlite_schema WHERE name = 'meta'"
+            if not sqlite.value(connection, has_meta):
+                with contextlib.suppress(sqlite.MISFIT):  # another process may be first
                     create(connection, self.encoding)
                     self.made_new = True
+                if not sqlite.value(connection, has_meta):
+                    raise sqlite.Unsound("its tables are not ours")
             found = dict(sqlite.rows(connection, "SELECT key, value FROM meta"))
             expected = expected_meta(self.encoding)
             if any(found.get(key) != value for key, value in expected.items()):
@@ -307,7 +432,7 @@ class Index:
 def _inode(path: str) -> int:
     try:
         return os.stat(path).st_ino
-    except FileNotFoundError:
+    except OSError:  # not there, or a folder above it is none any more: opening it says why
         return 0
 
 

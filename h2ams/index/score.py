@@ -1,25 +1,28 @@
 """How a match is scored (Pure).
 
-score = bm25 + tags + exact + phrase + closeness + recency, each reported. BM25's statistics come
-from the authorised scopes alone. Closeness and recency are shares of the BM25 part: they order what
-is about equally good, they never lift what hardly matches.
+score = bm25 + context + tags + exact + phrase + cues + closeness + recency, each reported. BM25's
+statistics come from the authorised scopes alone. Context is what the segments around add to it. The
+others that no word makes are shares of the two: they order what is about equally good, they never
+lift what hardly matches.
 """
 
 from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
+from h2ams.index import places
 from h2ams.memory.access import OTHER
 from h2ams.settings import Settings
+from h2ams.text.cues import ASKS, SELF, TIME
 from h2ams.text.words import Term
 
 DIGITS = 6  # scores are rounded to six digits, so that equal means equal on every machine
 UNDATED = 0.25  # recency of a text without a usable date: as of two half-lives ago
-
-
-MAX_LENGTH = 65_535  # lengths and days are kept in 16 bits each
+AGAIN = 0.3  # at most, for a word around a segment that has it itself
+MAX_DAY = 65_535  # days are kept in 16 bits
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
 
 
@@ -31,7 +34,7 @@ def day_of(iso: str | None) -> int:
         day = datetime.date.fromisoformat(iso[:10]).toordinal() - _EPOCH
     except ValueError:
         return 0
-    return day if 0 < day <= MAX_LENGTH else 0
+    return day if 0 < day <= MAX_DAY else 0
 
 
 def idf(segments: int, holding: int) -> float:
@@ -51,42 +54,64 @@ def closeness_share(rank: int) -> float:
     return 1 - rank / OTHER
 
 
-class Statistics:
-    """What the terms weigh in the authorised scopes, and the factors of a segment's own.
+class Question(NamedTuple):
+    """What is asked: terms in the order of the question, and whether it asks for a time.
 
-    A *mask* has bit i set where term i is in the segment.
+    ``weights`` are the terms' own in the authorised scopes. ``inside_words``: a term may stand
+    anywhere in a token.
     """
 
+    terms: tuple[Term, ...]
+    weights: tuple[float, ...]
+    asks_time: bool = False
+    inside_words: bool = False
+
+
+class Sight(NamedTuple):
+    """One segment as the second pass sees it. A *mask* has bit i set where term i is there.
+
+    ``mask``: in the text or its labels; ``related``: only a word with the same root; ``named``:
+    in the labels. ``near``: weight of what stands around, per term (place in the question).
+    """
+
+    text: Sequence[str]  # analysed words, forms and labels
+    mask: int
+    related: int
+    named: int
+    near: Mapping[int, float]
+    figures: int
+    rank: int
+
+
+class Statistics:
+    """What the terms weigh in the authorised scopes, and the factors of a segment's own."""
+
     def __init__(
-        self,
-        terms: tuple[Term, ...],
-        weights: tuple[float, ...],
-        average_length: float,
-        today: int,
-        settings: Settings,
-        *,
-        inside_words: bool = False,
+        self, question: Question, average_length: float, today: int, settings: Settings
     ) -> None:
-        """``inside_words``: a term may stand anywhere in a token."""
-        self.inside_words = inside_words
-        self.terms = terms
-        self.weights = weights
-        self.average_length = average_length
+        self.question = question
+        self.terms = question.terms
+        self.weights = question.weights
         self.today = today
         self.settings = settings
-        self._by_mask: dict[int, list[tuple[str, str, float]]] = {}
+        with_context = settings.weight_context > 0
+        self.length_bit = places.CONTEXT_BIT if with_context else 0  # which length of the figures
+        self._average = average_length * (places.LONGER if with_context else 1)
+        self._by_mask: dict[int, list[_Needle]] = {}
+        self._cues = [self._cue_factor(cue, False) for cue in range(8)]
+        self._own_cues = [self._cue_factor(cue, True) for cue in range(8)]
 
     def weight(self, mask: int) -> float:
         """Weight of all terms in ``mask`` together."""
         return sum(weight for place, weight in enumerate(self.weights) if mask >> place & 1)
 
     def norm(self, length: int) -> float:
-        """BM25's length part: k1 * (1 - b + b * length / average)."""
+        """BM25's length part: k1 * (1 - b + b * length / average), context counted with."""
         k1, b = self.settings.bm25_k1, self.settings.bm25_b
-        return k1 * (1 - b + b * length / self.average_length)
+        return k1 * (1 - b + b * length / self._average)
 
     def length_factor(self, length: int) -> float:
-        """What BM25 makes of one occurrence of a word in a segment of ``length`` words."""
+        """What BM25 makes of one occurrence of a word in a segment of such a ``length``."""
         return (self.settings.bm25_k1 + 1) / (1 + self.norm(length))
 
     def closeness_factor(self, rank: int) -> float:
@@ -96,66 +121,125 @@ class Statistics:
         share = recency(day, self.today, self.settings.half_life_days)
         return self.settings.weight_recency * share
 
-    def terms_of(
-        self, text: Sequence[str], mask: int, *, length: int, rank: int, day: int
-    ) -> dict[str, float]:
-        """The score's parts of one segment from its analysed text: words, forms and labels."""
-        words, forms, labels = (f" {each} " for each in text)
-        norm = self.norm(length)
+    def cue_factor(self, cue: int) -> float:
+        """What the kind of statement makes of a score, whoever speaks."""
+        return self._cues[cue & 7]
+
+    def greatest_factor(self) -> float:
+        """What closeness, recency and kind of statement can make of a score at most."""
+        scale = 1 + self.settings.weight_closeness + self.settings.weight_recency
+        return scale * max(self._cues)
+
+    def _cue_factor(self, cue: int, of_speaker: bool) -> float:
+        factor = 1.0
+        if cue & ASKS:
+            factor *= 1 - min(1.0, self.settings.weight_asking)
+        if cue & TIME and self.question.asks_time:
+            factor *= 1 + self.settings.weight_time
+        if cue & SELF and of_speaker:
+            factor *= 1 + self.settings.weight_self
+        return factor
+
+    def named(self, mask: int, labels: str) -> int:
+        """Those terms of ``mask`` that stand in the analysed ``labels``."""
+        labels = f" {labels} "
+        found = 0
+        for needle in self._needles(mask):
+            if needle.tokens and needle.tokens in labels:
+                found |= 1 << needle.place
+        return found
+
+    def terms_of(self, seen: Sight, named: int) -> dict[str, float]:
+        """The score's parts of one segment; ``named``: all terms that are a label of any."""
+        words, forms, labels = (f" {each} " for each in seen.text)
+        norm = self.norm(seen.figures >> self.length_bit & places.MAX_LENGTH)
         k1 = self.settings.bm25_k1
-        bm25 = tags = exact = phrase = 0.0
-        for needle, exact_needle, weight in self._needles(mask):
-            count = words.count(needle)
-            if count:
-                if not self.inside_words and (count > 1 or needle + needle[1:] in words):
-                    count = _count(needle, words)
-            elif needle in forms:
-                count = 1
-            if needle in labels:  # said in a tag or title: as good as said once more in the text
+        bm25 = context = exact = phrase = 0.0
+        for needle in self._needles(seen.mask):
+            count = self._count(needle, words, forms)
+            if (
+                seen.named >> needle.place & 1
+            ):  # in a tag or title: as good as once more in the text
                 count += 1
-                tags += weight
             if count:
-                bm25 += weight * count * (k1 + 1) / (count + norm)
-            if exact_needle and (
-                exact_needle in forms or exact_needle in words or exact_needle in labels
-            ):
-                exact += weight
-        for needle, weight in self._neighbours(mask):
-            if needle in words:
+                part = needle.weight * count * (k1 + 1) / (count + norm)
+                bm25 += part
+                near = count + min(seen.near.get(needle.place, 0.0), AGAIN)
+                context += needle.weight * near * (k1 + 1) / (near + norm) - part
+            form = needle.form
+            if form and (form in forms or form in words or form in labels):
+                exact += needle.weight
+        for place, weight in enumerate(self.weights):
+            if seen.mask >> place & 1:
+                continue
+            own = self.settings.weight_related if seen.related >> place & 1 else 0.0
+            near = seen.near.get(place, 0.0)
+            bm25 += weight * own * (k1 + 1) / (own + norm)
+            context += weight * (k1 + 1) * ((own + near) / (own + near + norm) - own / (own + norm))
+        for text, weight in self._neighbours(seen.mask):
+            if text in words:
                 phrase += weight
-        tags *= self.settings.weight_tag
-        base = bm25 + tags
-        return {
-            "bm25": round(bm25, DIGITS),
-            "tags": round(tags, DIGITS),
-            "exact": round(exact * self.settings.weight_exact, DIGITS),
-            "phrase": round(phrase * self.settings.weight_phrase, DIGITS),
-            "closeness": round(base * self.closeness_factor(rank), DIGITS),
-            "recency": round(base * self.recency_factor(day), DIGITS),
+        return self._parts(seen, named, bm25, context, exact, phrase)
+
+    def _parts(
+        self, seen: Sight, named: int, bm25: float, context: float, exact: float, phrase: float
+    ) -> dict[str, float]:
+        exact *= self.settings.weight_exact
+        phrase *= self.settings.weight_phrase
+        base = bm25 + context
+        share = self.weight(seen.named) / self.weight(named) if seen.named else 0.0
+        tags = base * share * self.settings.weight_tag
+        base += tags
+        factors = self._own_cues if named else self._cues
+        cue = (base + exact + phrase) * (factors[places.cues_of(seen.figures) & 7] - 1)
+        base += cue
+        parts = {
+            "bm25": bm25,
+            "context": context,
+            "tags": tags,
+            "exact": exact,
+            "phrase": phrase,
+            "cues": cue,
+            "closeness": base * self.closeness_factor(seen.rank),
+            "recency": base * self.recency_factor(places.day_of(seen.figures)),
         }
+        return {name: round(value, DIGITS) for name, value in parts.items()}
 
-    def _needles(self, mask: int) -> list[tuple[str, str, float]]:
-        """(tokens, the very form asked for or "", weight) of the terms in ``mask``.
+    def _count(self, needle: _Needle, words: str, forms: str) -> int:
+        if not needle.tokens:  # a date
+            return 1
+        count = words.count(needle.tokens)
+        if not count:
+            return int(needle.tokens in forms)
+        if not self.question.inside_words and (
+            count > 1 or needle.tokens + needle.tokens[1:] in words
+        ):
+            return _count(needle.tokens, words)
+        return count
 
-        The form asked for is there too only if it is not another word with the same stem.
-        """
+    def _needles(self, mask: int) -> list[_Needle]:
+        """What to look for in the text for the terms in ``mask``."""
         found = self._by_mask.get(mask)
         if found is None:
-            found = self._by_mask[mask] = []
-            for place, term in enumerate(self.terms):
-                if not mask >> place & 1:
-                    continue
-                needle = f" {' '.join(term.tokens)}"
-                if self.inside_words:
-                    found.append((term.tokens[0], "", self.weights[place]))
-                    continue
-                if term.kind == "prefix":
-                    found.append((needle, "", self.weights[place]))
-                    continue
-                single = len(term.tokens) == 1
-                exact = f" {term.exact or term.tokens[0]} " if single else ""
-                found.append((f"{needle} ", exact, self.weights[place]))
+            found = self._by_mask[mask] = [
+                self._needle(place, term)
+                for place, term in enumerate(self.terms)
+                if mask >> place & 1
+            ]
         return found
+
+    def _needle(self, place: int, term: Term) -> _Needle:
+        weight = self.weights[place]
+        if term.kind == "date":
+            return _Needle(place, "", "", weight)
+        if self.question.inside_words:
+            return _Needle(place, term.tokens[0], "", weight)
+        tokens = f" {' '.join(term.tokens)}"
+        if term.kind == "prefix":
+            return _Needle(place, tokens, "", weight)
+        single = len(term.tokens) == 1
+        form = f" {term.exact or term.tokens[0]} " if single else ""
+        return _Needle(place, f"{tokens} ", form, weight)
 
     def _neighbours(self, mask: int) -> list[tuple[str, float]]:
         """Neighbouring terms of the query, to be found next to each other in the text too."""
@@ -169,6 +253,15 @@ class Statistics:
                 weight = min(self.weights[place], self.weights[place + 1])
                 found.append((f" {left.tokens[-1]} {right.tokens[0]} ", weight))
         return found
+
+
+class _Needle(NamedTuple):
+    """A term as it is looked for in a text: its tokens, and the very form asked for or ""."""
+
+    place: int
+    tokens: str
+    form: str
+    weight: float
 
 
 _PLAIN = frozenset({"word", "pair"})

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING
 from h2ams import sqlite
 from h2ams.errors import RootError, UnsafePathError
 from h2ams.files import Root
+from h2ams.index import vector_sync
 from h2ams.index.plan import Found, Known, Plan, plan_sync
-from h2ams.index.scan import Scan, found_file, is_racy, no_collections, scan
+from h2ams.index.scan import Scan, check_room, found_file, is_racy, no_collections, scan
 from h2ams.index.schema import Index
 from h2ams.memory import layout
 from h2ams.memory.layout import SEGMENT_ROLES, TRACKED, Role, place_of
@@ -33,6 +34,7 @@ from h2ams.settings import Settings
 
 if TYPE_CHECKING:
     from h2ams.index.apply import Applier
+    from h2ams.index.vectors import Vectors
 
 BATCH_FILES = 2_000  # files read in one write transaction
 
@@ -95,12 +97,14 @@ class Syncer:
         *,
         count: Callable[[str], int],
         clock_ns: Callable[[], int] = time.time_ns,
+        vectors: Vectors | None = None,
     ) -> None:
         self.root = root
         self.index = index
         self.settings = settings
         self.count = count
         self.clock_ns = clock_ns
+        self.vectors = vectors  # None: the semantic side is off
         self.folder_problems: tuple[Problem, ...] = ()  # of the last walk over everything
         # Set by a watch in this process: whether the index has all that was written until now.
         self.settled: Callable[[], bool] | None = None
@@ -126,9 +130,11 @@ class Syncer:
                 time.sleep(wait_ns / 1e9)
                 seen = self._seen(targets)
             if not targets:
-                self._refuse_sudden_emptiness(seen)
+                self._refuse_a_scan_without_files(seen)
+                check_room(seen, self.settings)
                 self.folder_problems = tuple(seen.problems)
             report = self._run(seen, targets, frozenset(trusted))
+            vector_sync.keep(self.index, self.vectors)
         self.index.made_new = self.index.made_new and bool(targets)
         return replace(report, elapsed_ms=(time.perf_counter() - started) * 1000)
 
@@ -147,6 +153,13 @@ class Syncer:
                 if path and not os.path.lexists(f"{self.root.path}/{path}")
                 if not self._known(connection, (path,))
             )
+
+    def count_scopes_beside(self, scope: str) -> int:
+        """How many scopes the index knows; 0 where ``scope`` is one of them."""
+        with self.index.reading() as connection:
+            if sqlite.value(connection, "SELECT 1 FROM folders WHERE scope = ? LIMIT 1", (scope,)):
+                return 0
+            return int(sqlite.value(connection, "SELECT count(*) FROM scopes WHERE segments > 0"))
 
     def _scan_targets(self, targets: Sequence[str]) -> Scan:
         folders: list[str] = []
@@ -184,18 +197,22 @@ class Syncer:
             status = os.stat_result((0, 0, 0, 0, 0, 0, -1, 0, 0, 0))
         return found_file(path, place, role, status)
 
-    def _refuse_sudden_emptiness(self, seen: Scan) -> None:
-        if seen.files or seen.blind:
+    def refuse_sudden_emptiness(self) -> None:
+        """``RootError`` where the root is bare and the index knows of files: a disk is missing."""
+        if self.root.is_bare() and self._knows_files():
+            raise self.root.emptied()
+
+    def _refuse_a_scan_without_files(self, seen: Scan) -> None:
+        if seen.files or seen.blind or any(seen.folders.keys() - {""}):
             return
+        if self._knows_files():
+            raise self.root.emptied()
+
+    def _knows_files(self) -> bool:
+        """Whether the index has more files than one person would delete without a thought."""
         with self.index.reading() as connection:
-            known = sqlite.value(connection, "SELECT count(*) FROM files WHERE pending = ''")
-        if known > 1 and not any(seen.folders.keys() - {""}):
-            raise RootError(
-                f"the memory folder {self.root.path} is empty, but the index knows {known} files:"
-                " is the disk mounted?",
-                path=self.root.path,
-                hint="nothing was removed; if the folder is meant to be empty, run h2ams rebuild",
-            )
+            count = sqlite.value(connection, "SELECT count(*) FROM files WHERE pending = ''")
+        return int(count) > 1
 
     def _run(self, seen: Scan, targets: Sequence[str], trusted: frozenset[str]) -> SyncReport:
         with self.index.reading() as connection:
@@ -286,8 +303,9 @@ class Syncer:
                 writer = Writer(connection)
                 clock = Clock(self.clock_ns(), trusted)
                 applier = Applier(self.root, connection, writer, self.settings, self.count, clock)
-                self._apply_batch(applier, batch, connection)
-                writer.flush()
+                with vector_sync.around(connection, self.vectors, batch):
+                    self._apply_batch(applier, batch, connection)
+                    writer.flush()
                 if number == len(batches) - 1:
                     _save_folders(connection, folders, seen.started_ns)
             report = replace(
@@ -335,12 +353,16 @@ class Syncer:
     def refresh(self, scopes: Sequence[str] | None, expected: Sequence[str] = ()) -> SyncReport:
         """Sync what changed in ``scopes`` (None: everything); ``expected`` are scopes that may
         exist on the disk without being known yet. Costs one stat per known file and folder."""
+        if self.vectors is not None and not self.index.made_new:
+            vector_sync.keep(self.index, self.vectors)
         if self.settled is not None and not self.index.made_new and self.settled():
             return SyncReport()
         if scopes is None or self.index.made_new:
             return self.sync(settle=False)
         with self._healing():
             targets = self._stale_targets(scopes, expected)
+        if targets:
+            self.refuse_sudden_emptiness()
         return self.sync(targets, settle=False) if targets else SyncReport()
 
     def _stale_targets(self, scopes: Sequence[str], expected: Sequence[str]) -> list[str]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from h2ams import sqlite
 from h2ams.errors import StoreError
 from h2ams.files import Root
-from h2ams.index import digest
+from h2ams.index import digest, schema
 from h2ams.index.apply import GroupFile, group_of, parse_file, unite, wanted_items
 from h2ams.index.plan import Found
 from h2ams.index.rows import Maker
@@ -24,6 +25,11 @@ from h2ams.memory.layout import SEGMENT_ROLES
 from h2ams.memory.scope import parse_scope
 from h2ams.memory.values import Problem
 from h2ams.settings import Settings
+
+if TYPE_CHECKING:
+    from h2ams.index.vectors import Vectors
+
+PROBED_WORDS = 2_000  # a page of the table of words stands for some hundred pages of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +42,9 @@ class Verification:
     problems: tuple[Problem, ...] = ()
 
 
-def verify(root: Root, index: Index, settings: Settings) -> Verification:
+def verify(
+    root: Root, index: Index, settings: Settings, vectors: Vectors | None = None
+) -> Verification:
     """Compare the index with the files. Reads everything, writes nothing."""
     problems = _database_problems(index)
     with index.reading() as connection:
@@ -50,6 +58,8 @@ def verify(root: Root, index: Index, settings: Settings) -> Verification:
             for (path,) in sqlite.rows(connection, "SELECT path FROM files WHERE pending <> ''")
         }
         stale = _stale_digest(connection)
+        if vectors is not None:
+            problems += vectors.problems(connection)
     expected = _files_digest(root, settings, pending)
     live = digest.combine((digest.add(found, minus=(stale,)),))
     if live != expected:
@@ -57,6 +67,16 @@ def verify(root: Root, index: Index, settings: Settings) -> Verification:
             Problem("index-differs", "the index is not what a rebuild would give", 0, fixable=True)
         )
     return Verification(not problems, live, expected, tuple(problems))
+
+
+def is_sound(index: Index) -> bool:
+    """Whether the database holds what the engine may have written into it, as far as it shows."""
+    try:
+        return not _database_problems(index)
+    except sqlite.HINDERED:
+        raise
+    except (sqlite.Error, sqlite.Unsound):
+        return False
 
 
 def _database_problems(index: Index) -> list[Problem]:
@@ -77,16 +97,38 @@ def _database_problems(index: Index) -> list[Problem]:
 
 def _checked(connection: sqlite.Connection) -> list[Problem]:
     problems = []
-    for (text,) in sqlite.rows(connection, "PRAGMA quick_check(5)"):
+    for (text,) in sqlite.rows(connection, "PRAGMA integrity_check(5)"):
         if text != "ok":
             problems.append(Problem("index-damaged", str(text), 0, fixable=True))
+    for text in schema.impossible_rows(connection):
+        problems.append(Problem("index-damaged", text, 0, fixable=True))
     try:
         connection.execute(
             "INSERT INTO memory_fts (memory_fts, rank) VALUES ('integrity-check', 1)"
         )
     except sqlite.Error as error:
         problems.append(Problem("index-damaged", f"full-text index: {error}", 0, fixable=True))
+    if not problems and not _words_are_found(connection):
+        text = "full-text index: words that it holds are not found"
+        problems.append(Problem("index-damaged", text, 0, fixable=True))
     return problems
+
+
+def _words_are_found(connection: sqlite.Connection) -> bool:
+    """Whether a search finds each word in as many rows as hold it; evenly spread ones of many.
+
+    FTS5's own check reads its pages in a row and never asks the table of where words begin.
+    """
+    connection.execute("CREATE VIRTUAL TABLE temp.held USING fts5vocab(main, memory_fts, 'row')")
+    step = int(sqlite.value(connection, "SELECT count(*) FROM temp.held")) // PROBED_WORDS + 1
+    held = connection.execute("SELECT term, doc FROM temp.held")
+    for number, (word, rows) in enumerate(held):
+        if number % step:
+            continue
+        found = "SELECT count(*) FROM memory_fts WHERE memory_fts MATCH ?"
+        if sqlite.value(connection, found, (f'"{word}"',)) != rows:
+            return False
+    return True
 
 
 def _row_digests(connection: sqlite.Connection, where: str) -> list[str]:

@@ -121,7 +121,7 @@ def _read_redirect(root: Root, scope: Scope) -> tuple[str, bytes] | None:
 
 def _spellings(root: Root, name: str) -> list[str]:
     """Existing folders whose relative path is ``name`` in NFC, exact spelling first."""
-    if _one_spelling(name):
+    if _one_spelling(name) and not root.folds_case:
         return [name] if os.path.isdir(root.absolute(name)) else []
     parents = [""]
     for part in name.split("/"):
@@ -134,6 +134,8 @@ def _spellings(root: Root, name: str) -> list[str]:
 def _in_folder(root: Root, parent: str, part: str) -> list[str]:
     """Sub-folders of ``parent`` that are ``part`` in NFC, exact spelling first."""
     found = [part] if os.path.isdir(root.absolute(_join(parent, part))) else []
+    if found and root.folds_case and part not in _names(root, parent):
+        found = []  # the disk means a folder that is spelled otherwise
     if _one_spelling(part):
         return found
     for entry in sorted(_names(root, parent)):

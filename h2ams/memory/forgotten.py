@@ -24,7 +24,12 @@ from h2ams.settings import Settings
 
 UNDO = "forgotten"
 CONFLICTS = "conflicts"
+# What Dream keeps with memory text in it (``dream/journal``): undo records of this scope, and the
+# plans and debug files of any thread.
+_DREAM_OF_SCOPE = "dream/undo"
+_DREAM_OF_ALL = ("dream/plans", "dream/debug")
 _VERSION = 1
+_FILES = ("memory.md", "archive.md")  # that a segment is cut from
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +140,11 @@ class Keep:
     def purge(self, scope: Scope, id: str | None = None) -> int:
         """Remove what is kept of one address, or of the whole scope; how many files that was.
 
-        Leftovers of writers that were killed count too. Call it under the scope's lock.
+        Leftovers of writers that were killed count too. Call it under the scope's lock. What Dream
+        keeps goes too, and does not count: its files hold more than one segment.
         """
+        self._unlink(self._names(f"{_DREAM_OF_SCOPE}/{key_of(scope.text)}-"))
+        self._unlink(name for folder in _DREAM_OF_ALL for name in self._names(f"{folder}/"))
         return self._unlink(self._kept(scope, id))
 
     def _kept(self, scope: Scope, id: str | None) -> list[str]:
@@ -145,7 +153,7 @@ class Keep:
 
     def _names(self, prefix: str) -> list[str]:
         """State names that begin with ``prefix``, and temporaries for such names."""
-        folder, _, start = prefix.partition("/")
+        folder, _, start = prefix.rpartition("/")
         try:
             names = sorted(os.listdir(os.path.join(self._root.state, folder)))
         except FileNotFoundError:
@@ -289,6 +297,8 @@ def record_of(data: bytes, name: str) -> UndoRecord:
             )
             for part in value["parts"]
         )
+        if not parts or any(part.path.rpartition("/")[2] not in _FILES for part in parts):
+            raise ValueError("it names no file of segments")
         return UndoRecord(str(value["scope"]), str(value["id"]), str(value["removedAt"]), parts)
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(

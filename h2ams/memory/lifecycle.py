@@ -22,9 +22,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 
 from h2ams.atomic import reason
-from h2ams.errors import IndexFaultError, LockTimeoutError, NotFoundError, ScopeError, StoreError
+from h2ams.errors import IndexFaultError, LockTimeoutError, StoreError
 from h2ams.files import STATE_FOLDER, Root
-from h2ams.memory import folders as on_disk
 from h2ams.memory import journal, layout, lifecycle_plan, relabel
 from h2ams.memory.lifecycle_plan import (
     BUILD,
@@ -32,25 +31,20 @@ from h2ams.memory.lifecycle_plan import (
     Failed,
     FileChange,
     Kind,
-    Move,
     Operation,
     OwnedState,
     Phase,
-    Place,
     ScopeChange,
-    StateChange,
     check_operable,
     check_target,
-    target_of,
 )
 from h2ams.memory.migration import Migration
-from h2ams.memory.places import HISTORICAL, Places, has_scope_lines, moved_scopes
+from h2ams.memory.places import DATA_HOLDERS, HISTORICAL, Places, has_scope_lines
 from h2ams.memory.relabelling import Relabelling
 from h2ams.memory.scope import Scope
+from h2ams.memory.survey import Survey
 from h2ams.settings import Settings
 from h2ams.trees import Trees
-
-_DATA_HOLDERS = ("groups/", "chats/")  # historical folders that hold files of state only
 
 
 class Lifecycle:
@@ -76,6 +70,7 @@ class Lifecycle:
         self._exclusive = nullcontext() if exclusive is None else exclusive
         self._trees = Trees(root)
         self._places = Places(root, self._trees)
+        self._survey = Survey(root, self._trees, self._places, owned)
         self._migration = Migration(root, settings, self._trees, self._places)
         self._relabelling = Relabelling(root, settings, self._trees)
         self._holder: int | None = None  # the thread that runs an operation
@@ -91,9 +86,9 @@ class Lifecycle:
         """
         check_operable(scope)
         if dry_run:
-            return self._removal("delete", "", scope)[0]
+            return self._survey.removal("delete", "", scope)[0]
         with self._running("delete", scope) as operation:
-            change, moves = self._removal("delete", operation.op, scope)
+            change, moves = self._survey.removal("delete", operation.op, scope)
             return self._carry_out(replace(operation, moves=moves), change)
 
     def rename(self, old: Scope, new: Scope, *, dry_run: bool = False) -> ScopeChange:
@@ -125,10 +120,22 @@ class Lifecycle:
     def purge_migrated(self, session: Scope, *, dry_run: bool = False) -> ScopeChange:
         """Remove for good what migrations set aside of one session."""
         if dry_run:
-            return self._removal("purge", "", session)[0]
+            return self._survey.removal("purge", "", session)[0]
         with self._running("purge", session) as operation:
-            change, moves = self._removal("purge", operation.op, session)
+            change, moves = self._survey.removal("purge", operation.op, session)
             return self._carry_out(replace(operation, moves=moves), change)
+
+    def _transfer(self, kind: Kind, old: Scope, new: Scope, *, dry_run: bool) -> ScopeChange:
+        check_target(old, new)
+        if dry_run:
+            return self._survey.transfer(kind, "", old, new)[0]
+        with self._running(kind, old, new) as operation:
+            change, moves = self._survey.transfer(kind, operation.op, old, new)
+            operation = replace(operation, moves=moves)
+            if kind == "clone":
+                operation = self._advance(operation, "building")
+                self._build(operation, change)
+            return self._carry_out(operation, change)
 
     def folders(self, scope: Scope) -> list[str]:
         """The folders of a scope with all that it owns, in every layout, as they are spelled."""
@@ -327,115 +334,6 @@ class Lifecycle:
                 self._trees.prune(parent)
                 parent = parent.rpartition("/")[0]
 
-    # Plans
-
-    def _removal(self, kind: Kind, op: str, scope: Scope) -> tuple[ScopeChange, tuple[Move, ...]]:
-        """What a deletion, or a purge of what was set aside, takes with it."""
-        found = [*self._places.aside(scope), *self._places.data_aside(scope)]
-        state: tuple[StateChange, ...] = ()
-        if kind == "delete":
-            found = [*self._places.of(scope), *self._places.data(scope), *found]
-            state = self._state_of(scope)
-            self._require(scope, found, state)
-        moves = tuple(
-            Move(place.path, f"{STATE_FOLDER}/{TRASH}/{op}/{number}")
-            for number, place in enumerate(found)
-        )
-        files = tuple(self._file(path) for place in found for path in self._trees.walk(place.path))
-        kept = self._links(found)
-        change = ScopeChange(kind, scope.text, files=files, state=state, kept=kept, dry_run=not op)
-        return change, moves
-
-    def _transfer(self, kind: Kind, old: Scope, new: Scope, *, dry_run: bool) -> ScopeChange:
-        check_target(old, new)
-        if dry_run:
-            return self._transfer_plan(kind, "", old, new)[0]
-        with self._running(kind, old, new) as operation:
-            change, moves = self._transfer_plan(kind, operation.op, old, new)
-            operation = replace(operation, moves=moves)
-            if kind == "clone":
-                operation = self._advance(operation, "building")
-                self._build(operation, change)
-            return self._carry_out(operation, change)
-
-    def _transfer_plan(
-        self, kind: Kind, op: str, old: Scope, new: Scope
-    ) -> tuple[ScopeChange, tuple[Move, ...]]:
-        """What goes to the new name, by a move or by a copy."""
-        found = [*self._places.of(old), *self._places.data(old)]
-        state = self._state_of(old, cloned=kind == "clone")
-        self._require(old, found, state)
-        self._check_free_name(old, new, found)
-        if kind == "rename":
-            found += [*self._places.aside(old), *self._places.data_aside(old)]
-        moves: list[Move] = []
-        files: list[FileChange] = []
-        kept = list(self._links(found))
-        for number, place in enumerate(found):
-            target = target_of(place, new)
-            twin = next(
-                (other for other in found[:number] if target_of(other, new) == target), None
-            )
-            if twin is not None:
-                raise StoreError(
-                    f"{twin.path} and {place.path} are one scope in two Unicode forms",
-                    path=place.path,
-                    hint="move the files of one into the other first",
-                )
-            changes = [
-                self._file(path, target + path[len(place.path) :])
-                for path in self._places.files(place.path)
-            ]
-            if kind == "clone" and not changes:
-                kept.append(f"{place.path}: empty, not copied")
-                continue
-            aside = f"{STATE_FOLDER}/{BUILD}/{op}/{number}"
-            moves.append(Move(aside if kind == "clone" else place.path, target))
-            files += changes
-        change = ScopeChange(
-            kind, old.text, new.text, tuple(files), state, tuple(kept), dry_run=not op
-        )
-        return change, tuple(moves)
-
-    def _file(self, path: str, to: str = "") -> FileChange:
-        seen = self._trees.seen(path)
-        return FileChange(path, to, seen.size_bytes, seen.sha256)
-
-    def _state_of(self, scope: Scope, *, cloned: bool = False) -> tuple[StateChange, ...]:
-        return tuple(
-            StateChange(owner.name, what)
-            for owner in self._owned()
-            if owner.is_cloned or not cloned
-            for what in owner.list(scope)
-        )
-
-    def _links(self, found: Sequence[Place]) -> tuple[str, ...]:
-        return tuple(
-            f"{place.path} is a link: what it leads to stays"
-            for place in found
-            if self._trees.exists(place.path) and self._trees.seen(place.path).kind == "link"
-        )
-
-    @staticmethod
-    def _require(scope: Scope, found: Sequence[Place], state: Sequence[StateChange]) -> None:
-        if not found and not state:
-            raise NotFoundError(f"there is no {scope}", hint="h2ams scope list shows what there is")
-
-    def _check_free_name(self, old: Scope, new: Scope, found: Sequence[Place]) -> None:
-        """``ScopeError`` where ``new``, or a twin of it, is there, or something is left of it."""
-        taken = [*self._places.of(new), *self._places.data(new)]
-        if taken:
-            raise ScopeError(f"{new}: {taken[0].path} exists", hint="name one that does not")
-        wanted = {new, *(lifecycle_plan.renamed(each, old, new) for each in _scopes(found))}
-        for scope in sorted(wanted):
-            on_disk.check_creatable(self._root, scope)
-        state = self._state_of(new)
-        if state:
-            raise ScopeError(
-                f"{new}: {state[0].owner} still holds {state[0].what}",
-                hint=f"h2ams scope delete {new} clears what is left of it",
-            )
-
     # Cloning
 
     def _build(self, operation: Operation, change: ScopeChange) -> None:
@@ -475,20 +373,16 @@ class Lifecycle:
         """Run a migration, or run it again; what it could not do is told, and nothing is lost."""
         change = self._migration.run(operation)
         self._follow(operation)
-        self._prune(each.path for each in change.files if each.path.startswith(_DATA_HOLDERS))
+        self._prune(each.path for each in change.files if each.path.startswith(DATA_HOLDERS))
         for family in HISTORICAL:
             self._trees.prune(family)
         self._end(operation)
         return change
 
 
-def _scopes(found: Sequence[Place]) -> list[Scope]:
-    return moved_scopes(place for place in found if f"{place.parts[0]}/" not in _DATA_HOLDERS)
-
-
 def _is_read(folder: str) -> bool:
     """Whether a folder stands for something itself: a scope, or a plain folder of a person."""
-    if f"{folder}/".startswith((f"{STATE_FOLDER}/", *_DATA_HOLDERS)):
+    if f"{folder}/".startswith((f"{STATE_FOLDER}/", *DATA_HOLDERS)):
         return False
     place = layout.place_of(folder)
     return place is None or place.scope is not None

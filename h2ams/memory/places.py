@@ -25,6 +25,7 @@ from h2ams.memory.scope import NEVER_READ, Scope, parse_scope, session_scope
 from h2ams.trees import Trees, is_leftover
 
 HISTORICAL = ("session", "group")  # folders of sessions that a migration empties, in this order
+DATA_HOLDERS = ("groups/", "chats/")  # historical folders that hold files of state only
 _SCOPE_LINES = frozenset({Role.MEMORY, Role.ARCHIVE})
 
 
@@ -158,8 +159,9 @@ def scope_of(place: Place) -> Scope:
 
 
 def moved_scopes(found: Iterable[Place]) -> list[Scope]:
-    """The scopes of ``found``, each once."""
-    return sorted({scope_of(place) for place in found})
+    """The scopes whose folders are among ``found``, each once."""
+    folders = (place for place in found if f"{place.parts[0]}/" not in DATA_HOLDERS)
+    return sorted({scope_of(place) for place in folders})
 
 
 def _chat(session: Scope) -> Scope:

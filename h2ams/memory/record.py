@@ -7,6 +7,7 @@ the active set and the surfaces pass it around; nothing below ``index`` knows it
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +47,17 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One ranked match. ``score`` is higher-is-better and equals the sum of ``terms``."""
+    """One ranked match. ``score`` is higher-is-better and equals the sum of ``terms``.
+
+    ``matched`` are the words of the question that were found. ``through`` is ``neighbour`` where
+    none was, only beside it in the same file; such a hit stands behind all direct ones.
+    """
 
     record: Record
     score: float
     terms: dict[str, float] = field(default_factory=dict)
     matched: tuple[str, ...] = ()
+    through: Literal["direct", "neighbour"] = "direct"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ an edit of an existing segment happens where it stands, new segments go to the c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
@@ -20,6 +20,8 @@ from h2ams.errors import ConflictError, ReadOnlyError
 from h2ams.files import Root
 from h2ams.memory import folders as on_disk
 from h2ams.memory import segment as segments
+from h2ams.memory.absorb import Absorbed, Absorbing, Journal
+from h2ams.memory.consolidation import Held
 from h2ams.memory.draft import Draft, check_segment, draft
 from h2ams.memory.forget import Forgetting
 from h2ams.memory.forgotten import Keep, UndoRecord
@@ -44,8 +46,9 @@ from h2ams.memory.scope_files import (
 )
 from h2ams.memory.scope_files import WriteResult as WriteResult
 from h2ams.memory.segment import Document, Entry, Segment
-from h2ams.memory.summaries import Summaries
+from h2ams.memory.summaries import Summaries, SummaryJournal
 from h2ams.memory.summary import Summary
+from h2ams.memory.validation import Change
 from h2ams.memory.values import Problem, format_time
 from h2ams.settings import Settings
 from h2ams.tokens import TokenCounter
@@ -77,6 +80,7 @@ class Store:
         self._summaries = Summaries(
             root, settings, self._files, self._keep, clock=clock, counter=counter
         )
+        self._absorbing = Absorbing(root, settings, self._files, clock=clock)
 
     # Places
 
@@ -94,6 +98,10 @@ class Store:
         Those of a redirect's target come before those of the redirected topic itself.
         """
         return tuple(folder for folder, _ in self._files.folders(scope))
+
+    def home(self, scope: Scope) -> str:
+        """The folder that new text of ``scope`` goes to, existing or not."""
+        return on_disk.home(self._root, self.canonical(scope))
 
     def check_creatable(self, scope: Scope) -> None:
         """``ScopeError`` where an id differs from an existing one only by case or Unicode form."""
@@ -367,6 +375,27 @@ class Store:
             actual=actual,
         )
 
+    # Taking in what was extracted
+
+    def absorb(
+        self,
+        scope: Scope,
+        changes: Sequence[Change],
+        *,
+        now: str | None = None,
+        journal: Journal | None = None,
+        dry_run: bool = False,
+    ) -> Absorbed:
+        """Apply validated changes of one scope: merged with what is there, all or nothing.
+
+        ``now`` (ISO) dates what no message dates. ``journal`` gets every file before and after.
+        """
+        return self._absorbing.absorb(scope, changes, now=now, journal=journal, dry_run=dry_run)
+
+    def held(self, scope: Scope) -> tuple[tuple[Held, ...], tuple[Held, ...]]:
+        """The segments of a scope and those of its archive, as ``consolidation`` takes them."""
+        return self._absorbing.held(scope)
+
     # Forgetting
 
     def remove(
@@ -418,10 +447,13 @@ class Store:
         basis: str | None = None,
         expect: str | None = None,
         dry_run: bool = False,
+        now: str | None = None,
+        journal: SummaryJournal | None = None,
     ) -> WriteResult:
         """Replace the scope's summary; other values in front of its text stay.
 
-        ``basis`` is the digest of the segments that it was made from.
+        ``basis`` is the digest of what it was made from, ``now`` (ISO) its date; ``journal`` gets
+        the file before and after.
         ``expect`` is the SHA-256 of the summary file, "" for "no file yet". ``LimitError`` over
         ``summary_tokens``; ``ConflictError`` where ``expect`` fails or somebody saved meanwhile.
         """
@@ -429,7 +461,14 @@ class Store:
         if not on_disk.existing(self._root, target):
             self.check_creatable(target)
         return self._summaries.write(
-            target, text, language, basis=basis, expect=expect, dry_run=dry_run
+            target,
+            text,
+            language,
+            basis=basis,
+            expect=expect,
+            dry_run=dry_run,
+            now=now,
+            journal=journal,
         )
 
 

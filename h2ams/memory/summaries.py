@@ -26,6 +26,8 @@ from h2ams.memory.values import Problem, format_time
 from h2ams.settings import Settings
 from h2ams.tokens import TokenCounter, counter
 
+SummaryJournal = Callable[[bytes | None, bytes], None]  # the file before and after, before a write
+
 SUMMARY_ID = "summary"
 CONTENT_FILE = "content.md"
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8})*")
@@ -76,12 +78,15 @@ class Summaries:
         basis: str | None,
         expect: str | None,
         dry_run: bool,
+        now: str | None = None,
+        journal: SummaryJournal | None = None,
     ) -> WriteResult:
         """``Store.write_summary`` for a scope whose redirects were followed."""
         cleaned = draft(self._settings, body=text)
         body = cleaned.body or ""
         name = summary_file(language)
         first: list[FileState | None] = []
+        edit: list[tuple[bytes | None, bytes]] = []
 
         def plan() -> Plan[WriteResult]:
             path = f"{on_disk.home(self._root, target)}/{name}"
@@ -91,7 +96,7 @@ class Summaries:
             actual = state.sha256 if state else ""
             if saved_meanwhile or (expect is not None and expect != actual):
                 self._refuse(target, path, body, expect, actual, keep=not dry_run)
-            after = self._rewritten(path, state, body, basis)
+            after = self._rewritten(path, state, body, basis, now)
             result = result_of(
                 target,
                 SUMMARY_ID,
@@ -101,11 +106,18 @@ class Summaries:
                 redacted=cleaned.redacted,
                 problems=self._shadowed(path),
             )
+            edit[:] = [(state.data if state else None, after)]
             return self._files.plan(result, path, state, after)
 
-        return self._files.run(target, plan, dry_run=dry_run)
+        def told(_: WriteResult) -> None:
+            if journal is not None:
+                journal(*edit[0])
 
-    def _rewritten(self, path: str, state: FileState | None, body: str, basis: str | None) -> bytes:
+        return self._files.run(target, plan, journal=told, dry_run=dry_run)
+
+    def _rewritten(
+        self, path: str, state: FileState | None, body: str, basis: str | None, at: str | None
+    ) -> bytes:
         """The file with ``body`` as its text; its very bytes where it says so already."""
         data = _data(state)
         now = parse_summary(data, settings=self._settings) if state else None
@@ -122,7 +134,7 @@ class Summaries:
         size = self._count(body)
         current = self._count(now.text) if now else 0
         check_size("summary_tokens", self._settings.summary_tokens, size, current, path)
-        now_text = format_time(self._clock())
+        now_text = at or format_time(self._clock())
         return rewritten(old, body, now_text, basis, self._settings).encode("utf-8")
 
     def _count(self, text: str) -> int:

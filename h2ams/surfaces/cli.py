@@ -50,6 +50,9 @@ COMMANDS = {
     "thread": ("cli_thread", "conversations: list, new, append, show, context, compact, restart …"),
     "scope": ("cli_scope", "list, delete, rename, clone or migrate whole scopes"),
     "stack": ("cli_stack", "exchange stacks: list, show, plan, compress, restore"),
+    "dream": ("cli_dream", "make memory of a conversation; its passes, and their undo"),
+    "summary": ("cli_summary", "show the summary of a scope, or bring summaries up to date"),
+    "audit": ("cli_audit", "duplicates, contradictions, echoes, secrets; --fix unites duplicates"),
 }
 _MEANT = {
     "search": "recall",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from h2ams.surfaces import cli_shapes
 from h2ams.surfaces.cli_common import DONE, Call, add_query, query_text
 from h2ams.surfaces.cli_parser import Command, CommandParser, whole
 from h2ams.surfaces.output import score_terms, to_json
@@ -52,6 +53,8 @@ def _context(call: Call) -> int:
             commit=args.commit,
             language=args.language,
         )
+    for each in block.degraded:
+        call.output.note(f"{each.code}: {each.message}")
     receipt = block.receipt.to_json()
     call.output.raw(
         block.text if block.text.endswith("\n") or not block.text else block.text + "\n"
@@ -60,7 +63,8 @@ def _context(call: Call) -> int:
         _explain(call, block)
     if args.receipt:
         call.output.raw(to_json(receipt, indent=None) + "\n")
-    call.output.document({"text": block.text, "tokens": block.tokens, **receipt})
+    document = {"text": block.text, "tokens": block.tokens, **receipt}
+    call.output.document(document | {"degraded": cli_shapes.degraded(block.degraded)})
     return DONE
 
 

@@ -8,8 +8,9 @@ where it is; it is removed once its text is in memory, or where nothing was type
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from h2ams.errors import ConfigError, H2amsError, ReadOnlyError, UsageError
 from h2ams.surfaces import cli_shapes
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
     from h2ams.engine import Memory
     from h2ams.memory.store import WriteResult
+
+
+STDERR = 2  # the descriptor
 
 
 def _configure(parser: CommandParser) -> None:
@@ -135,7 +139,11 @@ def _with_place(error: H2amsError, path: str) -> str:
 
 
 def _run_editor(path: str) -> None:
-    """Run ``$VISUAL``, else ``$EDITOR``, else vi on ``path``, on our own terminal."""
+    """Run ``$VISUAL``, else ``$EDITOR``, else vi on ``path``, on our own terminal.
+
+    Where standard input or output is no terminal it belongs to another program: the editor gets
+    none of it, and what it prints goes to standard error.
+    """
     import shlex
     import subprocess
 
@@ -143,11 +151,20 @@ def _run_editor(path: str) -> None:
     wanted = os.environ.get("VISUAL") or os.environ.get("EDITOR") or fallback
     try:
         words = shlex.split(wanted, posix=os.name != "nt")
-        code = subprocess.run([*words, path], check=False).returncode
+        code = subprocess.run(
+            [*words, path],
+            stdin=None if _is_terminal(sys.stdin) else subprocess.DEVNULL,
+            stdout=None if _is_terminal(sys.stdout) else STDERR,
+            check=False,
+        ).returncode
     except (OSError, ValueError) as error:  # not there, not executable, an unclosed quote
         raise ConfigError(f"editor {wanted!r}: {error}", hint="set VISUAL or EDITOR") from error
     if code:
         raise H2amsError(f"editor {wanted!r} ended with code {code}; nothing was changed")
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and not stream.closed and stream.isatty()
 
 
 def _read_edited(path: str) -> str:

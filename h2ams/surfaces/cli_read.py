@@ -64,7 +64,7 @@ def _recall(call: Call) -> int:
             tags=tuple(checked_text(tag, "a tag") for tag in args.tag or ()),
             after=args.after,
             before=args.before,
-            scopes=tuple(split_commas(args.scope, "--scope")),
+            scopes=None if not args.scope else tuple(split_commas(args.scope, "--scope")),
             min_score=args.min_score,
             budget=args.budget,
         )

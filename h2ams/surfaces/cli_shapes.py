@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from h2ams.dream.summarise import Refreshed
     from h2ams.memory.lifecycle_plan import FileChange, ScopeChange
     from h2ams.memory.record import Degraded, Hit, Record
     from h2ams.memory.store import WriteResult
@@ -55,6 +56,7 @@ def hit(found: Hit) -> Document:
     return segment(found.record) | {
         "score": found.score,
         "terms": dict(found.terms),
+        "matched": found.through,
         "matched_terms": list(found.matched),
     }
 
@@ -136,3 +138,16 @@ def problem_line(found: Problem | Fixed) -> tuple[tuple[str, str], str]:
     """A problem for a person: ``path:line: code: message``, as parts of an output line."""
     place = f"{found.path}:{found.line}" if found.line else found.path
     return (f"{place or 'memory'}: ", "address"), f"{found.code}: {found.message}"
+
+
+def summary(found: Refreshed) -> Document:
+    """One summary as a pass or ``summary refresh`` left it."""
+    return {
+        "scope": found.scope,
+        "language": found.language,
+        "path": found.path,
+        "status": found.status,
+        "tokens": found.tokens,
+        "fell_back": found.fell_back,
+        "message": found.message or None,
+    }

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from rich.console import Console
+    from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
 
 PROGRESS_DELAY_S = 0.5  # docs/cli.md: progress only for work over half a second
 
@@ -39,6 +41,7 @@ _CODES = {
     "StoreError": "store",
     "IndexFaultError": "index",
     "ContextOverflow": "overflow",
+    "ModelError": "model",
     "H2amsError": "error",
     "OSError": "system",
     "KeyboardInterrupt": "interrupted",
@@ -190,6 +193,10 @@ class Output:
         """A context: shows ``label`` and seconds on a terminal while the work lasts."""
         return Progress(label, self.stderr)
 
+    def bar(self) -> Bar:
+        """A context: gives a function (done, total, what) that draws a bar on a terminal."""
+        return Bar(self.stderr)
+
     @contextmanager
     def logging(self, level: int) -> Iterator[None]:
         """Log to standard error while the context lasts: 1 the engine's notices, 2 everything."""
@@ -276,3 +283,50 @@ class Progress:
         with console.status(f"{self._label} …") as status:
             while not done.wait(self._delay_s):
                 status.update(f"{self._label} … {monotonic() - begin:.0f} s")
+
+
+class Bar:
+    """A progress bar on standard error, from half a second on, on a terminal only."""
+
+    def __init__(self, stream: TextIO, *, delay_s: float = PROGRESS_DELAY_S) -> None:
+        self._stream = stream
+        self._delay_s = delay_s
+        self._begin = 0.0
+        self._progress: RichProgress | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Callable[[int, int, str], None]:
+        from time import monotonic
+
+        self._begin = monotonic()
+        shown = self._stream.isatty() and os.environ.get("TERM") != "dumb"
+        return self._draw if shown else _no_bar
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def _draw(self, done: int, total: int, what: str) -> None:
+        from time import monotonic
+
+        if self._progress is None:
+            if monotonic() - self._begin < self._delay_s:
+                return
+            from rich.console import Console
+            from rich.progress import Progress as RichProgress
+
+            console = Console(file=self._stream, highlight=False, markup=False, emoji=False)
+            self._progress = RichProgress(console=console, transient=True)
+            self._progress.start()
+            self._task = self._progress.add_task(what, total=total)
+        if self._task is not None:
+            self._progress.update(self._task, description=what, completed=done, total=total)
+
+
+def _no_bar(done: int, total: int, what: str) -> None:
+    """Not on a terminal: nothing is drawn."""

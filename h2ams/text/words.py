@@ -17,7 +17,7 @@ import re
 import threading
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
 from operator import add
@@ -25,13 +25,14 @@ from typing import Literal
 
 import Stemmer
 
+from h2ams.text.irregular import LEMMAS
 from h2ams.text.scripts import classes, fold, normalise
 from h2ams.text.stopwords import dense_stop, stop_words
 
 __all__ = ["VERSION", "Query", "Term", "analyse", "fold", "parse_query"]
 
 # Recorded with an index: another value means other tokens, so the index is built anew.
-VERSION = f"1/unicode-{unicodedata.unidata_version}/snowball-{Stemmer.version()}"
+VERSION = f"2/unicode-{unicodedata.unidata_version}/snowball-{Stemmer.version()}"
 
 MAX_TOKEN_CHARS = 128  # a longer run is cut into several tokens; SHA-512 in hex fits
 MAX_WHOLE_CHARS = 256  # longer compounds (URLs) have no whole form, only parts
@@ -41,7 +42,7 @@ CACHED_CHUNKS = 65_536  # about 20 MB when full
 CACHED_QUERY_CHUNKS = 8_192
 SLICE_CHARS = 65_536  # work on long runs is done in slices to bound memory
 
-TermKind = Literal["word", "identifier", "phrase", "prefix", "pair"]
+TermKind = Literal["word", "identifier", "phrase", "prefix", "pair", "date"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,7 @@ class Query:
     keywords: tuple[str, ...]
     only_stop_words: bool
     fragments: tuple[str, ...]
+    text: str = field(default="", compare=False)  # what was asked, as far as it was analysed
 
 
 # ---------------------------------------------------------------- pieces of a chunk
@@ -165,7 +167,7 @@ def _stem(folded: str) -> str:
         return folded
     first = folded[0]
     if first < "\u0250":
-        stem = _STEMMERS.latin.stemWord(folded)
+        stem = _STEMMERS.latin.stemWord(LEMMAS.get(folded, folded))
     elif "\u0400" <= first < "\u0530":
         stem = _STEMMERS.cyrillic.stemWord(folded)
     elif "\u0370" <= first < "\u0400":
@@ -292,6 +294,55 @@ def analyse(text: str) -> tuple[str, str]:
     return words, " ".join(dict.fromkeys(chain.from_iterable([forms for _, forms in found])))
 
 
+# ---------------------------------------------------------------- roots
+
+ROOT_CHARS = 5  # of a stem; words that share so much are often related: adopter, adoption
+ROOT_MARK = "~"  # no other token begins with it
+CACHED_ROOTS = 65_536
+
+
+def _root(token: str) -> str:
+    """The root token of one token of ``words``; empty where it has none."""
+    first = token[0]
+    if "\u3400" <= first <= "\u9fff" or first >= "\U00020000":
+        return ROOT_MARK + first
+    return ROOT_MARK + token[:ROOT_CHARS] if len(token) >= ROOT_CHARS and token.isalpha() else ""
+
+
+class _Roots(dict[str, str]):
+    """Roots of tokens, bounded."""
+
+    def __missing__(self, token: str) -> str:
+        if len(self) >= CACHED_ROOTS:
+            self.clear()
+        value = self[token] = _root(token)
+        return value
+
+
+_ROOTS = _Roots()
+
+
+def roots(words: str) -> str:
+    """Roots of analysed ``words``, each once: beginnings of stems, single Han characters.
+
+    Two words with one root are related more often than not, in any alphabet; two Han words with a
+    common character too. A weak sign, for words of a question that hardly any text has.
+    """
+    found = dict.fromkeys(map(_ROOTS.__getitem__, words.split()))
+    found.pop("", None)
+    return " ".join(found)
+
+
+def roots_of(term: Term) -> tuple[str, ...]:
+    """The root tokens that stand for ``term``; none for phrases, prefixes and quotations."""
+    if term.quoted or len(term.tokens) != 1 or term.kind not in ("word", "pair"):
+        return ()
+    if term.kind == "word":
+        root = _ROOTS[term.tokens[0]]
+        return (root,) if root else ()
+    return tuple(dict.fromkeys(root for each in term.tokens[0] if (root := _root(each))))
+
+
 # ---------------------------------------------------------------- query side
 
 _QUOTES = str.maketrans(dict.fromkeys("“”„‟«»「」『』", '"'))
@@ -397,7 +448,8 @@ def parse_query(text: str, *, max_chars: int) -> Query:
     Each term is found in ``analyse(text)``. Stop words are left out unless nothing else is
     asked; a compound is a term as a whole and by its parts; a dense run by its pairs.
     """
-    every = list(_wanted(_clip(text, max_chars)))
+    text = _clip(text, max_chars)
+    every = list(_wanted(text))
     stops = stop_words(each.stop for each in every if each.stop is not None)
     kept = [each for each in every if not each.bound and each.stop not in stops]
     only_stop_words = bool(every) and not kept
@@ -416,4 +468,5 @@ def parse_query(text: str, *, max_chars: int) -> Query:
                 if each.fragment and (len(each.fragment) > 1 or not each.fragment.isascii())
             )
         ),
+        text=text,
     )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from h2ams.memory.store import Store
 
 ID_CODES = frozenset({"duplicate-id", "reserved-id"})
-INDEX_CODES = frozenset({"index-damaged", "index-differs", "index-sums"})
+INDEX_CODES = frozenset({"index-damaged", "index-differs", "index-sums", "vectors-differ"})
 LEFTOVER, OPEN_STATE = "leftover", "state-open"
 _TRIES = 5
 

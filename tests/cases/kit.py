@@ -99,6 +99,7 @@ def index_rows(memory: Memory, scope: str) -> list[tuple[str, str]]:
 
 
 __all__ = [
+    "NOW",
     "Ask",
     "Done",
     "asking",

@@ -8,21 +8,28 @@ by one line in ``SURFACES`` or ``COMMANDS``.
 
 from __future__ import annotations
 
+import contextlib
+import inspect
+import io
 import itertools
 import json
 import random
 import re
 import shutil
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from cases.kit import cli, opened, segment_text, write
+from cases.kit import NOW, cli, opened, segment_text, write
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from h2ams import Access, H2amsError, Memory
 from h2ams.memory.scope import parse_scope
+from h2ams.surfaces.cli import COMMANDS as PROGRAM_COMMANDS
+from h2ams.surfaces.cli import main
+from h2ams.upkeep.scopes import Scopes
 
 # One scope of every family, inside and beside the sessions that the accesses name.
 SCOPES = [
@@ -121,6 +128,9 @@ def listed(access: Access, scope: str) -> bool:
     return scope in access.scopes and found.vp in (None, access.vp) and own_user
 
 
+ENDED = threading.Event()  # a watch that is let in ends at once
+ENDED.set()
+
 # -- surfaces: (memory, access, a scope that the access may not read) -> outcome -------------------
 
 Surface = Callable[[Memory, Access, str], object]
@@ -136,10 +146,23 @@ SURFACES: dict[str, Surface] = {
     "recall scopes": lambda memory, access, scope: memory.recall(
         QUERY, access=access, scopes=[scope, "*"], tags=["tag"], limit=100
     ),
+    "recall foreign scope": lambda memory, access, scope: memory.recall(
+        QUERY, access=access, scopes=[scope]
+    ),
+    "recall no scope": lambda memory, access, _: memory.recall(QUERY, access=access, scopes=[]),
+    "recall filters": lambda memory, access, _: memory.recall(
+        QUERY, access=access, kinds=["fact"], after="2020-01-01", min_score=0.0, limit=100
+    ),
+    "recall relaxed": lambda memory, access, _: memory.recall("ommo roject", access=access),
+    "recall phrase": lambda memory, access, scope: memory.recall(
+        f'"{QUERY} {marker(scope)}"', access=access
+    ),
     "recall budget": lambda memory, access, _: memory.recall(QUERY, access=access, budget=20),
     "context": lambda memory, access, scope: memory.context(
         f"{QUERY} {marker(scope)}", access=access, budget=3000
     ),
+    "context no room": lambda memory, access, _: memory.context(QUERY, access=access, budget=0),
+    "context window": lambda memory, access, _: memory.context(QUERY, access=access, window=9_000),
     "context small": lambda memory, access, _: memory.context(QUERY, access=access, budget=150),
     "context zh": lambda memory, access, _: memory.context(QUERY, access=access, language="zh"),
     "list": lambda memory, access, _: memory.list(access=access),
@@ -149,6 +172,9 @@ SURFACES: dict[str, Surface] = {
         scope, access=access, archived=True
     ),
     "get": lambda memory, access, scope: memory.get(f"{scope}#same", access=access),
+    "get second": lambda memory, access, scope: memory.get(f"{scope}#same~2", access=access),
+    "get nothing": lambda memory, access, scope: memory.get(f"{scope}#nothing", access=access),
+    "sync one": lambda memory, access, scope: memory.sync([folder(scope)], access=access),
     "get archived": lambda memory, access, scope: memory.get(f"{scope}#old", access=access),
     "sources": lambda memory, access, _: memory.sources(MESSAGE, access=access),
     "sources marker": lambda memory, access, scope: memory.sources(marker(scope), access=access),
@@ -158,12 +184,29 @@ SURFACES: dict[str, Surface] = {
     "verify": lambda memory, access, _: memory.verify(access=access),
     "rebuild": lambda memory, access, _: memory.rebuild(access=access),
     "doctor": lambda memory, access, _: memory.doctor(access=access),
+    "watch": lambda memory, access, _: memory.watch(stop=ENDED, access=access),
     "scope list": lambda memory, access, _: memory.scopes.list(access=access),
     "scope migrate": lambda memory, access, _: memory.scopes.migrate(access=access, dry_run=True),
 }
 # Refused for every foreign scope, whatever is there; {} stands for it.
 WRITES: dict[str, Surface] = {
     "remember": lambda memory, access, scope: memory.remember(scope, "planted", access=access),
+    "remember long": lambda memory, access, scope: memory.remember(
+        scope, "long " * 100_000, access=access
+    ),
+    "remember forced": lambda memory, access, scope: memory.remember(
+        scope, "planted", access=access, expect="", force=True
+    ),
+    "update nothing": lambda memory, access, scope: memory.update(
+        f"{scope}#nothing", kind="goal", access=access, force=True
+    ),
+    "update note": lambda memory, access, scope: memory.update(
+        f"{scope}#note_0123456789abcdef", body="planted", access=access
+    ),
+    "forget dry": lambda memory, access, scope: memory.forget(
+        f"{scope}#same", access=access, dry_run=True
+    ),
+    "forget retired": lambda memory, access, scope: memory.forget(f"{scope}#old", access=access),
     "remember same": lambda memory, access, scope: memory.remember(
         scope, f"{QUERY} {marker(scope)} same", access=access
     ),
@@ -207,7 +250,25 @@ WRITES: dict[str, Surface] = {
 COMMANDS = {
     "recall": ["recall", QUERY, "--json"],
     "recall plain": ["recall", QUERY, "--explain"],
+    "recall explain": ["recall", f"{QUERY} {{marker}}", "--explain", "--json", "--limit=99"],
+    "recall scope": ["recall", QUERY, "--scope={scope}", "--scope=no/such/*"],
     "context": ["context", QUERY, "--receipt"],
+    "context explain": ["context", f"{QUERY} {{marker}}", "--explain", "--budget=2000"],
+    "context json": ["context", QUERY, "--json", "--language=zh"],
+    "list archived": ["list", "--archived"],
+    "list nothing": ["list", "{scope}", "--json", "--archived"],
+    "show retired": ["show", "{scope}#old"],
+    "sources marker": ["sources", "{marker}"],
+    "config": ["config"],
+    "sync": ["sync", "{scope}"],
+    "rebuild": ["rebuild", "--json"],
+    "verify": ["verify"],
+    "watch": ["watch"],
+    "init": ["init", "--json"],
+    "remember dry": ["remember", "{scope}", "planted", "--dry-run"],
+    "edit dry": ["edit", "{scope}#same", "--tag=x", "--dry-run", "--json"],
+    "edit editor": ["edit", "{scope}#same"],
+    "purge": ["forget", "{scope}#same", "--purge"],
     "list": ["list", "--json"],
     "list scope": ["list", "{scope}"],
     "show": ["show", "{scope}#same", "--json"],
@@ -219,6 +280,8 @@ COMMANDS = {
     "forget": ["forget", "{scope}#same"],
     "undo": ["forget", "{scope}#same", "--undo"],
     "doctor": ["doctor", "--json"],
+    "stack list": ["stack", "list", "--json"],
+    "stack show": ["stack", "show", "s2", "--text"],
     "scope list": ["scope", "list", "--json"],
     "scope delete": ["scope", "delete", "{scope}", "--yes"],
     "scope delete dry": ["scope", "delete", "{scope}", "--dry-run", "--json"],
@@ -438,12 +501,30 @@ FLAGS = ["--session=s1", "--vp=ada", "--related=s2"]
 FLAGGED = Access(session="s1", vp="ada", related_sessions=["s2"])
 
 
-def printed(root: Path, name: str, scope: str) -> str:
-    words = [word.replace("{scope}", scope) for word in COMMANDS[name]]
-    done = cli(root, *words, *FLAGS)
+def printed(root: Path, name: str, scope: str, flags: Sequence[str] = FLAGS) -> str:
+    """Code and all output of a command, by the program itself in this process."""
+    words = [
+        word.replace("{scope}", scope).replace("{marker}", marker(scope)) for word in COMMANDS[name]
+    ]
+    out, err = io.StringIO(), io.StringIO()
+    where = ["--root", str(root), "--set", "encoding=estimate"]
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main([*words, *where, *flags])
     if "--json" in words:
-        json.loads(done.out)
-    return timeless(f"{done.code}\n{done.out}\n{done.err}")
+        json.loads(out.getvalue())
+    assert "Traceback" not in err.getvalue()
+    return timeless(f"{code}\n{out.getvalue()}\n{err.getvalue()}")
+
+
+def test_the_command_line_as_a_process_prints_the_same(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    build(root, SCOPES)
+    with opened(root) as memory:
+        memory.sync()
+    for name in ("recall", "status", "edit"):
+        words = [word.replace("{scope}", "vp/bob") for word in COMMANDS[name]]
+        done = cli(root, *words, *FLAGS)
+        assert timeless(f"{done.code}\n{done.out}\n{done.err}") == printed(root, name, "vp/bob")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -462,5 +543,193 @@ def test_the_command_line_with_access_flags_is_as_tight(tmp_path: Path, name: st
         memory.sync()
     among_others = printed(root, name, asked)
     assert among_others == alone
-    assert not any(marker(scope) in among_others for scope in foreign)
+    given = marker(asked) if any("{marker}" in word for word in COMMANDS[name]) else ""
+    assert not any(marker(scope) in among_others for scope in foreign if marker(scope) != given)
     assert any(marker(scope) in alone for scope in own) or name not in ("recall", "context", "list")
+
+
+def flags_of(access: Access) -> list[str]:
+    """The flags that give the access."""
+    flags = [
+        f"--{name}={value}"
+        for name in ("session", "chat", "vp", "agent")
+        if (value := getattr(access, name)) is not None
+    ]
+    user = {None: [], False: ["--no-user"], True: ["--user"]}
+    flags += user.get(access.user, [f"--user={access.user}"])
+    flags += [f"--related={each}" for each in access.related_sessions]
+    # Even the access to nothing is an access: an empty list is not the owner.
+    return [*flags, *(f"--also={each}" for each in access.scopes)] or ["--also="]
+
+
+@pytest.mark.parametrize("access", SOME, ids=lambda access: repr(access)[7:60])
+def test_every_command_is_as_tight_for_every_kind_of_access(
+    tmp_path: Path, access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("H2AMS_NOW", NOW.isoformat())
+    monkeypatch.setenv("VISUAL", "false")  # an editor that would be started is an error
+    root = tmp_path / "memory"
+    own, foreign = parted(access)
+    flags = flags_of(access)
+    asked = dict(zip(COMMANDS, itertools.cycle(foreign), strict=False))
+    build(root, own)
+    with opened(root) as memory:
+        memory.sync()
+    alone = {name: printed(root, name, scope, flags) for name, scope in asked.items()}
+    for scope in foreign:
+        plant(root, scope)
+    for scope in foreign[::3]:
+        spoil(root, scope)
+    with opened(root) as memory:
+        memory.sync()
+    before = {path: path.read_bytes() for path in root.rglob("*.md") if path.is_file()}
+    assert_equal(alone, {name: printed(root, name, scope, flags) for name, scope in asked.items()})
+    after = {path: path.read_bytes() for path in root.rglob("*.md") if path.is_file()}
+    assert after == before
+    for name, scope in asked.items():
+        assert not any(marker(each) in alone[name] for each in foreign if each != scope), name
+
+
+# -- nobody forgets to join ------------------------------------------------------------------------
+
+# Commands that read and write no scopes, each with the reason why it is not asked here.
+APART: dict[str, str] = {}
+
+
+class Recorder:
+    """Notes the names of what is called on it, however deep."""
+
+    def __init__(self, names: set[str]) -> None:
+        self._names = names
+
+    def __getattr__(self, name: str) -> Recorder:
+        self._names.add(name)
+        return self
+
+    def __call__(self, *words: object, **how: object) -> Recorder:
+        return self
+
+
+def takes_access(owner: type) -> set[str]:
+    """Names of the public methods that take an access."""
+    return {
+        name
+        for name, each in inspect.getmembers(owner, callable)
+        if not name.startswith("_") and "access" in inspect.signature(each).parameters
+    }
+
+
+def test_every_call_that_takes_an_access_is_in_the_suite() -> None:
+    names: set[str] = set()
+    for surface in (SURFACES | WRITES).values():
+        surface(Recorder(names), Access(), "vp/bob")  # type: ignore[arg-type]  # stands in for one
+    assert takes_access(Memory) - names == set()
+    assert takes_access(Scopes) - names == set()
+
+
+def test_every_command_is_in_the_suite() -> None:
+    asked = {words[0] for words in COMMANDS.values()}
+    assert set(PROGRAM_COMMANDS) - asked - set(APART) == set()
+    assert all(APART.values()) and not set(APART) & asked
+
+
+# -- one scope at a time ---------------------------------------------------------------------------
+
+
+def one_by_one(root: Path, access: Access, scopes: Sequence[str]) -> int:
+    """Each of ``scopes`` comes, changes, breaks and goes alone; the count of outcomes compared."""
+    own, foreign = parted(access)
+    build(root, own)
+    alone = all_outcomes(root, access, foreign)
+    compared = 0
+    for scope in scopes:
+        if any(each.startswith(f"{scope}/") for each in own):
+            continue  # its folder cannot go: an own scope lies in it
+        for change in (plant, spoil, remove):
+            change(root, scope)
+            after = all_outcomes(root, access, foreign)
+            assert_equal(alone, after)
+            compared += len(after)
+    return compared
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_single_foreign_scope_is_not_noticed(tmp_path: Path, number: int) -> None:
+    access = SOME[1 + 2 * number]
+    _, foreign = parted(access)
+    assert one_by_one(tmp_path / "memory", access, foreign[number::12]) > 100
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("access", SOME, ids=lambda access: repr(access)[7:60])
+def test_no_single_foreign_scope_is_noticed_by_any_access(tmp_path: Path, access: Access) -> None:
+    _, foreign = parted(access)
+    assert one_by_one(tmp_path / "memory", access, foreign) > 1_000
+
+
+# -- an empty list of scopes -----------------------------------------------------------------------
+
+NOTHING = [
+    Access(),
+    Access(scopes=[]),
+    Access(scopes=(), related_sessions=()),
+    Access(user=False),
+    Access(related_sessions=["s1", "s2"]),  # related to no session
+    Access(session="nobody-yet", user=False, scopes=[]),
+]
+
+
+@pytest.mark.parametrize("access", NOTHING, ids=lambda access: repr(access)[7:60])
+def test_an_access_to_nothing_sees_nothing(world: Memory, access: Access) -> None:
+    for query in (QUERY, "ommo", marker("user"), f"{marker('vp/bob')[:8]}*", ""):
+        found = world.recall(query, access=access, limit=100)
+        shown = {hit.record.scope for hit in found.hits}
+        assert shown <= ({"global"} if access.session else set())
+    assert {x.scope for x in world.list(access=access)} <= ({"global"} if access.session else set())
+    assert world.sources(marker("user"), access=access) == ()
+    if access.session is None:
+        status = world.status(access=access)
+        assert (status.scopes, status.segments, status.notes, status.tokens) == (0, 0, 0, 0)
+        assert world.context(QUERY, access=access).text == ""
+        assert world.recall(QUERY, access=access).searched_scopes == ()
+
+
+@pytest.mark.parametrize("access", [None, *SOME], ids=lambda access: repr(access)[:60])
+def test_a_recall_in_an_empty_list_of_scopes_finds_nothing(
+    world: Memory, access: Access | None
+) -> None:
+    for scopes in ([], (), ["no/such/scope"], ["sessions/none/*"], [""]):
+        found = world.recall(QUERY, access=access, scopes=scopes, limit=100)
+        assert found.hits == () and found.searched_scopes == ()
+    assert world.recall(QUERY, scopes=None).hits
+
+
+def test_an_empty_scope_on_the_command_line_is_no_scope(world: Memory, tmp_path: Path) -> None:
+    for words in (["--scope="], ["--scope", ","], ["--also="], ["--related", ","]):
+        done = cli(Path(world.root), "recall", QUERY, "--json", *words)
+        assert (done.code, json.loads(done.out)["hits"]) == (0, []), words
+
+
+# -- what was kept of before -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["address", "bare id"])
+def test_an_active_set_that_names_foreign_segments_shows_none_of_them(
+    tmp_path: Path, form: str
+) -> None:
+    """State of an earlier time, of another VP, or edited: the ids are asked for anew."""
+    access = Access(session="s1", vp="ada")
+    own, foreign = parted(access)
+    named = [f"{scope}#same" if form == "address" else "same" for scope in foreign]
+    outcomes = []
+    for number, scopes in enumerate((own, SCOPES)):
+        root = tmp_path / f"memory{number}"
+        build(root, scopes)
+        state = {"version": 1, "recentIds": named, "onDemandIds": named}
+        write(root, "sessions/s1/ams.json", json.dumps(state))
+        with opened(root) as memory:
+            blocks = [memory.context(QUERY, access=access, commit=True) for _ in range(3)]
+        kept = [path.read_text() for path in sorted((root / ".h2ams/ams").rglob("*.json"))]
+        outcomes.append(timeless(f"{blocks} {kept}").replace(str(root), ""))
+        assert not any(marker(scope) in outcomes[-1] for scope in foreign)
+    assert outcomes[0] == outcomes[1]

@@ -403,6 +403,31 @@ def test_what_an_editor_saves_between_the_move_and_the_new_name_stays(root: Path
         checked(memory)
 
 
+def test_files_of_every_name_and_kind_come_along(root: Path) -> None:
+    folder = root / "sessions/s1"
+    for name in (
+        b"undecodable \xff.bin",
+        b"line\nbreak.md",
+        b"x" * 250,
+        b".hidden",
+        b"memory.md~",
+    ):
+        (Path(os.fsdecode(os.path.join(os.fsencode(folder), name)))).write_bytes(b"kept " + name)
+    os.mkfifo(folder / "pipe")
+    write(root, "sessions/s1/.obsidian/app.json", "{}")
+    write(root, "group/s1/deep/" + "/".join("abcdefghijklmnop") + "/x.md", "# deep\n")
+    with opened(root) as memory:
+        before = set(os.listdir(folder))
+        memory.scopes.clone("sessions/s1", "sessions/kopie")
+        assert before - set(os.listdir(root / "sessions/kopie")) == {"pipe"}
+        memory.scopes.migrate("s1")
+        memory.scopes.rename("sessions/s1", "sessions/neu")
+        assert before <= set(os.listdir(root / "sessions/neu"))
+        memory.scopes.delete("sessions/neu")
+        memory.scopes.delete("sessions/kopie")
+        checked(memory)
+
+
 def test_a_renamed_vp_takes_its_memory_in_every_session_along(root: Path) -> None:
     with opened(root) as memory:
         memory.scopes.rename("vp/ada", "vp/grace")

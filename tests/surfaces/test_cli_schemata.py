@@ -189,6 +189,44 @@ def test_the_documents_of_threads(run: Runner) -> None:
     assert (large["code"], large["limit"]) == ("overflow", 200) and large["needed"] > 900
 
 
+def test_the_documents_of_dream_summary_and_audit(
+    run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("H2AMS_NOW", "2026-05-09T00:00:00Z")
+    talk = tmp_path / "talk.jsonl"
+    texts = ["We decided to use SQLite.", "My editor is Helix.", "Always run make check."]
+    lines = [
+        json.dumps({"id": f"m{n}", "role": "user", "content": text, "createdAt": "2026-05-01"})
+        for n, text in enumerate(texts)
+    ]
+    talk.write_text("\n".join([*lines, "broken"]), encoding="utf-8")
+    run("init")
+    assert (
+        "+We decided" in run("dream", "run", "sessions/s1", str(talk), "--dry-run", code=1)["diff"]
+    )
+    done = run("dream", "run", "sessions/s1", str(talk), code=1)
+    assert done["outcome"] == "done" and done["problems"][0]["line"] == 4
+    assert run("dream", "run", "sessions/s1", str(talk), code=1)["outcome"] == "nothing-new"
+    assert run("dream", "status", shape="dream-status")["passes"][0]["pass"] == done["pass"]
+    shown = run("summary", "show", "sessions/s1", shape="summary-show")
+    assert "We decided to use SQLite." in shown["text"]
+    statuses = {each["status"] for each in run("summary", "refresh")["summaries"]}
+    assert statuses == {"fresh", "empty"}  # empty: what lies outside of the families
+    assert run("audit", code=0)["segments"] == 3
+    for path in ("user/memory.md", "sessions/s1/memory.md"):
+        with (run.root / path).open("a", encoding="utf-8") as file:
+            file.write("\n---\nid: x\nkind: fact\n---\nMy editor is Helix, the blue one.\n")
+            file.write("\n---\nid: y\nkind: fact\n---\nMy editor is Helix, the blue one.\n")
+    assert run("audit", code=1)["counts"]["exact-duplicate"] >= 2
+    fixed = run("audit", "--fix", code=1)
+    assert fixed["pass"] and not fixed["failures"]
+    assert run("dream", "undo", fixed["pass"], shape="dream-undo")["restored"]
+    assert run("dream", "undo", done["pass"], shape="error", code=1)["error"]["code"] == "conflict"
+    run("dream", "stop", shape="error", code=2)
+    run("dream", "run", "user", str(talk), shape="error", code=2)
+    run("dream", "run", "--session", "s1", "sessions/s1", str(talk), shape="error", code=1)
+
+
 def test_the_document_of_watch(capsys: pytest.CaptureFixture[str]) -> None:
     def watch(*, on_sync: Any, report: Any, stop: threading.Event) -> None:
         report("watch-polling", "no events here")

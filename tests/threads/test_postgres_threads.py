@@ -123,6 +123,9 @@ def test_the_packages_of_the_extras_are_asked_for_by_name(monkeypatch: pytest.Mo
     with pytest.raises(ConfigError, match="psycopg") as caught:
         PostgresThreadStore("postgresql://nowhere/x")
     assert caught.value.hint == "pip install 'h2ams[postgres]'"
-    monkeypatch.setitem(sys.modules, "wordllama", None)
-    with pytest.raises(ConfigError, match="wordllama"):
+    from h2ams.index import encoder
+
+    monkeypatch.setattr(encoder, "NEEDED", ("no_such_package",))
+    with pytest.raises(ConfigError, match="no_such_package") as caught:
         StaticVectors()(["x"])
+    assert "h2ams[semantic]" in str(caught.value.hint)
