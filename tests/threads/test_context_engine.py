@@ -250,6 +250,17 @@ def test_a_small_thread_needs_none(tmp_path: Path) -> None:
     assert thread.context(user("x")).receipt.compaction == ""
 
 
+def test_a_few_short_rows_are_not_replaced_by_a_longer_summary(tmp_path: Path) -> None:
+    little = [user("hello there"), assistant("hello to you"), user("one two"), assistant("three")]
+    middle = [user("what is the time by the way"), assistant("it is noon, as far as I see it")] * 2
+    thread = filled(
+        engine(tmp_path), [*little, *middle, user("long " * 400)], window=1_000, reserve=0
+    )
+    done = thread.compact(force=True)
+    assert done.code == "refused:not-smaller" and summaries(thread) == []
+    assert done.after_tokens == done.before_tokens
+
+
 # ---------------------------------------------------------------- restart
 
 
