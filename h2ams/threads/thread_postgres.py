@@ -37,6 +37,7 @@ _SERIAL = "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
 _MOST_POSITION = 16_000  # tsvector keeps positions up to 16,383
 _MOST_WORDS = 40_000  # of one message; a tsvector holds at most 1 MB
 _FUSION = 60  # reciprocal rank fusion: Cormack et al. 2009
+_LAST_MADE = "thread_words_gin"  # where it is, all tables are
 _SCHEMA_LOCK = 0x68326D73  # two processes that make the tables at once
 _logger = logging.getLogger(__name__)
 
@@ -95,20 +96,36 @@ class PostgresThreadStore(SqlThreadStore):
                 self._connection.close()
             self._connection = None
 
+    def _there_is(self, name: str) -> bool:
+        # By the catalogue itself: to_regclass answers from a cache that may be a moment old.
+        return bool(
+            self._all(
+                "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+                " WHERE n.nspname = current_schema() AND c.relname = ?",
+                (name,),
+            )
+        )
+
     def _make_tables(self) -> None:
+        """All tables where there are none. Where there are, nothing is asked to be made: even
+        ``IF NOT EXISTS`` locks whole tables, and would lock itself up with a brain that writes."""
+        if not self._there_is(_LAST_MADE):
+            self._make_all()
+        if self._embed is not None:
+            self._make_vectors(self._embed.size)
+
+    def _make_all(self) -> None:
         with self._writing():
             self._all(f"SELECT pg_advisory_xact_lock({_SCHEMA_LOCK})")
+            if self._there_is(_LAST_MADE):  # another process was first
+                return
             for table in TABLES:
                 self._all(table.format(serial=_SERIAL, suffix=""))
             self._all(
                 "CREATE TABLE IF NOT EXISTS thread_words (thread BIGINT NOT NULL,"
                 " seq BIGINT NOT NULL, words TSVECTOR NOT NULL, PRIMARY KEY (thread, seq))"
             )
-            self._all(
-                "CREATE INDEX IF NOT EXISTS thread_words_gin ON thread_words USING gin (words)"
-            )
-        if self._embed is not None:
-            self._make_vectors(self._embed.size)
+            self._all(f"CREATE INDEX {_LAST_MADE} ON thread_words USING gin (words)")
 
     def _make_vectors(self, size: int) -> None:
         try:
@@ -121,8 +138,11 @@ class PostgresThreadStore(SqlThreadStore):
                     " JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector'"
                 )[0]
                 self._vector_schema = str(schema)
+                if self._there_is("thread_vectors"):
+                    self.semantic = True
+                    return
                 self._all(
-                    "CREATE TABLE IF NOT EXISTS thread_vectors (thread BIGINT NOT NULL,"
+                    "CREATE TABLE thread_vectors (thread BIGINT NOT NULL,"
                     f" seq BIGINT NOT NULL, meaning {schema}.vector({size}) NOT NULL,"
                     " PRIMARY KEY (thread, seq))"
                 )
@@ -133,12 +153,13 @@ class PostgresThreadStore(SqlThreadStore):
     # -- what a database brings ------------------------------------------------------------------
 
     def _all(self, statement: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        import psycopg
-
         with self._lock:
+            connection = self._open_connection
+            import psycopg  # there, since there is a connection
+
             try:
                 # Statements are constants of this package; every value is bound.
-                cursor = self._open_connection.execute(
+                cursor = connection.execute(
                     statement.replace("?", "%s").encode(), tuple(bindings) or None
                 )
             except psycopg.Error as error:
@@ -210,7 +231,7 @@ class PostgresThreadStore(SqlThreadStore):
                 self._all(f"DELETE FROM {table} WHERE thread = ? AND seq = ?", (no, seq))
 
     def _has_vectors(self) -> bool:
-        return self._all("SELECT to_regclass('thread_vectors') IS NOT NULL")[0][0] is True
+        return self._there_is("thread_vectors")
 
     def _copy_index(self, no: int, copy: int) -> None:
         self._all(

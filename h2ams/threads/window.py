@@ -472,10 +472,22 @@ def _mended(
     mended = mend([entry.message for entry in shown], running)
     messages = [*mended.messages]
     if memory is not None:
-        messages.append(memory.message)
+        at = len(messages) if asked.new is not None else _question_at(messages)
+        messages.insert(at, memory.message)
     if asked.new is not None:
         messages.append(asked.new.message)
     return tuple(messages), mended.closed, mended.dropped
+
+
+def _question_at(messages: Sequence[Message]) -> int:
+    """Where recalled memory stands in a turn that goes on: before the question that it is for.
+
+    Never between a call and its results; a question that carries results has it behind itself.
+    """
+    for at in range(len(messages) - 1, -1, -1):
+        if messages[at].is_user_turn:
+            return len(messages) if messages[at].results else at
+    return len(messages)
 
 
 def _context(

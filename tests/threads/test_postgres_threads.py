@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from threads.kit import chat, engine, user
+from threads.kit import COUNTER, PLAIN, chat, engine, user
 
 from h2ams.errors import ConfigError, StoreError
+from h2ams.threads.context_engine import ContextEngine
 from h2ams.threads.meanings import StaticVectors
 from h2ams.threads.thread_postgres import PostgresThreadStore
 
@@ -93,6 +94,36 @@ def test_a_server_without_pgvector_is_searched_by_words(
     made = engine(tmp_path, store=store)
     made.thread("a").append(user("My dog has a broken leg."))
     assert found(made.thread("b"), "broken leg") != []
+    store.close()
+
+
+def test_many_brains_may_open_an_empty_database_at_once_and_beside_a_writer(
+    postgres_url: str,
+) -> None:
+    import threading
+
+    errors: list[Exception] = []
+    start = threading.Barrier(6)
+
+    def brain(number: int) -> None:
+        try:
+            start.wait()
+            for n in range(4):
+                store = PostgresThreadStore(postgres_url)
+                made = ContextEngine(store, settings=PLAIN, counter=COUNTER)
+                made.thread("shared").append(user(f"{number} said {n}"))
+                store.close()
+        except Exception as error:  # noqa: BLE001 - shown by the main thread
+            errors.append(error)
+
+    brains = [threading.Thread(target=brain, args=(number,)) for number in range(6)]
+    for each in brains:
+        each.start()
+    for each in brains:
+        each.join()
+    assert errors == []
+    store = PostgresThreadStore(postgres_url)
+    assert len(store.rows("shared")) == 24
     store.close()
 
 

@@ -171,6 +171,25 @@ def test_recalled_text_is_fenced_and_cannot_close_its_fence() -> None:
     assert text.endswith("</memory-context>")
 
 
+def test_in_a_turn_that_goes_on_memory_stands_before_its_question() -> None:
+    loop = [
+        user("old"),
+        assistant("fine"),
+        user("tabs?"),
+        assistant("", ("c", "run", "{}")),
+        tool("c", "x"),
+    ]
+    context = assemble(window(loop), asked(None, 2_000, memory=lambda q, b: BLOCK))
+    contents = [each["content"] for each in context.messages]
+    assert contents == [SYSTEM, "old", "fine", BLOCK, "tabs?", "", "x"]
+    carrier = recorded.ANTHROPIC[1:5]  # the last one has results and words of a person
+    after = assemble(
+        window(carrier), asked(None, 6_000, shape="anthropic", memory=lambda q, b: BLOCK)
+    )
+    assert after.messages[-1]["content"] == BLOCK
+    assert list(after.messages[:-1]) == carrier
+
+
 def test_memory_is_asked_for_the_message_within_its_share() -> None:
     seen: list[tuple[str, int]] = []
 
