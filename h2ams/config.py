@@ -9,6 +9,7 @@ that came from elsewhere cannot bring commands, keys or addresses with it.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ APP = "h2ams"
 STATE_FOLDER = ".h2ams"
 CONFIG_FILE = "config.toml"
 LOCAL_MODEL_URL = "http://127.0.0.1:8080/v1"  # where llama.cpp's server listens by default
+BESIDE_MARK = "root"  # in a state folder beside: the root that it belongs to
 
 
 def resolve_root(
@@ -77,18 +79,39 @@ def resolve_state(
         if value:
             return os.path.abspath(os.path.expanduser(value)), ""
     inside = os.path.join(root, STATE_FOLDER)
+    if not os.path.exists(os.path.join(inside, "index.db")):
+        beside = state_beside(root)
+        if os.path.exists(os.path.join(beside, BESIDE_MARK)):
+            return beside, ""
     existing = inside
     while not os.path.isdir(existing) and os.path.dirname(existing) != existing:
         existing = os.path.dirname(existing)  # a root that will be made: ask its parent
     if os.access(existing, os.W_OK | os.X_OK):
         return inside, ""
+    outside = state_beside(root)
+    return outside, f"{inside} cannot be written: the index is kept in {outside}"
+
+
+def state_beside(root: str) -> str:
+    """The folder in the platform's state folder that belongs to ``root`` alone."""
     import hashlib
 
     import platformdirs
 
-    name = hashlib.sha256(os.path.realpath(root).encode()).hexdigest()[:16]
-    outside = os.path.join(platformdirs.user_state_dir(APP, appauthor=False), name)
-    return outside, f"{inside} cannot be written: the index is kept in {outside}"
+    name = hashlib.sha256(os.path.realpath(root).encode("utf-8", "surrogateescape")).hexdigest()
+    return os.path.join(platformdirs.user_state_dir(APP, appauthor=False), name[:16])
+
+
+def keep_state_beside(root: str) -> str:
+    """From now on the state of ``root`` is kept beside it, so that nothing is written into it.
+
+    The state folder; it is found again by its mark, without any flag or variable.
+    """
+    from h2ams.files import Root
+
+    beside = state_beside(root)
+    Root(root, state=beside).write_state(BESIDE_MARK, os.fsencode(os.path.realpath(root)) + b"\n")
+    return beside
 
 
 def resolve_settings(
@@ -229,3 +252,24 @@ def open_model(settings: Settings, *, environ: Mapping[str, str] | None = None) 
             raise ConfigError(f"H2AMS_MODEL: {error}", hint=f"use {_MODEL_FORMS}") from None
         return CommandModel(words, timeout_s=seconds)
     raise ConfigError(f"H2AMS_MODEL: unknown kind {kind!r}", hint=f"use {_MODEL_FORMS}")
+
+
+def host_file(
+    host: str, *, environ: Mapping[str, str] | None = None, platform: str | None = None
+) -> str:
+    """The file in which a host program keeps its MCP servers; it need not exist."""
+    environ = os.environ if environ is None else environ
+    platform = sys.platform if platform is None else platform
+    home = os.path.expanduser("~")
+    desktop = {
+        "darwin": os.path.join(home, "Library", "Application Support"),
+        "win32": environ.get("APPDATA") or os.path.join(home, "AppData", "Roaming"),
+    }.get(platform, environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"))
+    codex = environ.get("CODEX_HOME") or os.path.join(home, ".codex")
+    return {
+        "claude-code": os.path.join(os.getcwd(), ".mcp.json"),
+        "claude-desktop": os.path.join(desktop, "Claude", "claude_desktop_config.json"),
+        "codex": os.path.join(codex, "config.toml"),
+        "cursor": os.path.join(home, ".cursor", "mcp.json"),
+        "openclaw": os.path.join(home, ".openclaw", "openclaw.json"),
+    }[host]

@@ -28,7 +28,7 @@ from h2ams.index.sync import SyncReport
 from h2ams.memory.access import Access, Gate
 from h2ams.memory.layout import scope_of_path
 from h2ams.memory.record import Degraded, Hit, Recall, Record
-from h2ams.memory.scope import Scope, canonical_glob, parse_address, parse_scope
+from h2ams.memory.scope import Scope, canonical_glob, is_utf8, parse_address, parse_scope
 from h2ams.memory.values import Problem, check_kind, is_note_id, parse_time
 from h2ams.parts import SUSPICIOUS, Parts, healing, real_folder
 from h2ams.text.words import parse_query
@@ -39,11 +39,14 @@ if TYPE_CHECKING:
     from h2ams.active.reuse import Excerpt, Reuse, WorkItem
     from h2ams.active.turn import Turn
     from h2ams.index.verify import Verification
+    from h2ams.memory.intake import Incoming, Taken
     from h2ams.memory.store import WriteResult
+    from h2ams.memory.tree import FileTree
     from h2ams.models.request import Model
     from h2ams.threads.context_engine import Thread
     from h2ams.threads.message import Shape
     from h2ams.upkeep.doctor import DoctorReport
+    from h2ams.upkeep.importers import SummaryText
     from h2ams.upkeep.status import Status
 
 _log = logging.getLogger(__name__)
@@ -205,6 +208,8 @@ class Memory(Parts):
     @healing
     def sources(self, message_id: str, *, access: Access | None = None) -> tuple[Record, ...]:
         """The segments that cite the source message ``message_id``."""
+        if not is_utf8(message_id):
+            return ()  # nobody could have cited it
         with self._index.lock:
             gate, _ = self._guard.fresh(access)
             with self._index.reading() as connection:
@@ -421,6 +426,37 @@ class Memory(Parts):
             reuse.from_sessions(item, excerpts, real_folder, self.tokens, owner=owner),
         )
 
+    def take_in(
+        self,
+        incoming: Sequence[Incoming],
+        *,
+        summaries: Sequence[SummaryText] = (),
+        access: Access | None = None,
+        dry_run: bool = False,
+    ) -> Taken:
+        """Add segments from elsewhere with their own ids and times; what is known already stays.
+
+        What cannot be written is listed in the result; ``AccessError`` before anything is written.
+        """
+        from h2ams.upkeep.intake import take_in
+
+        for scope in {each.scope for each in incoming} if access is not None else ():
+            self._writable(parse_scope(scope), access)
+        taken = take_in(self._root, self.settings, self.store, incoming, summaries, dry_run=dry_run)
+        if not dry_run:
+            self._files_written(taken.paths)
+        return taken
+
+    def tree(self, *, access: Access | None = None) -> FileTree:
+        """The folder as a tree of files, for tools that look at and edit whole files."""
+        from h2ams.memory.tree import FileTree
+
+        with self._index.lock:
+            gate, _ = self._guard.fresh(access)
+        return FileTree(
+            self._root, self.settings, gate, count=self._count, synced=self._files_written
+        )
+
     # -- index and hygiene: the owner's ----------------------------------------------------------
 
     @healing
@@ -612,6 +648,12 @@ class Memory(Parts):
         if scope.topic and access is not None:
             gate.check_write(self.store.canonical(scope))
         return scope
+
+    def _files_written(self, paths: Sequence[str]) -> None:
+        from h2ams.memory.store import WriteResult
+
+        first, *rest = paths or [""]
+        self._written(WriteResult("", "", "", first, other_paths=tuple(rest)), False)
 
     def _written(self, result: WriteResult, dry_run: bool) -> WriteResult:
         """Sync the file that was just written, so that the next recall sees it at no cost.

@@ -201,6 +201,19 @@ class Root:
                 self._writer.at("unlink", link)
                 os.unlink(link)
 
+    def remove_empty_folder(self, folder: str) -> bool:
+        """Remove ``folder`` (relative, not the root) if nothing is in it; whether it is gone."""
+        parts = checked_parts(folder.replace(os.sep, "/"))
+        path = self._resolve(parts)
+        if path == self.path:
+            return False
+        try:
+            self._writer.at("remove-folder", path)
+            os.rmdir(path)
+        except OSError:  # something is in it, or somebody else was faster
+            return not os.path.lexists(path)
+        return True
+
     def sweep_temps(self, folder: str) -> int:
         """Clear what dead writers left in ``folder``; call it under the lock of that folder.
 

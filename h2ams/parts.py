@@ -24,6 +24,7 @@ from h2ams.errors import (
     LimitError,
     ScopeError,
     StoreError,
+    UnsafePathError,
 )
 from h2ams.files import STATE_FOLDER, Root
 from h2ams.index import schema
@@ -33,7 +34,7 @@ from h2ams.index.score import day_of
 from h2ams.index.sync import Syncer
 from h2ams.memory.access import Access
 from h2ams.memory.record import Degraded
-from h2ams.memory.scope import Scope
+from h2ams.memory.scope import Scope, is_utf8
 from h2ams.settings import Settings
 
 if TYPE_CHECKING:
@@ -168,26 +169,21 @@ class Parts:
             may_move=lambda: os.path.isdir(root.path),  # a root that is gone is an error
             on_loss=root.require_content,
         )
-        self._vectors = self._semantic_side()
-        self._syncer = Syncer(root, self._index, settings, count=self._count, vectors=self._vectors)
+        self._syncer = Syncer(root, self._index, settings, count=self._count)
+        self._vectors = self._semantic_side() if settings.semantic else None
         self._guard = Guard(self._index, self._syncer)
         self._settle()
 
     def _semantic_side(self) -> Vectors | None:
-        """The vectors where the settings want them; a note where they cannot be had."""
-        if not self.settings.semantic:
-            return None
-        from h2ams.index import encoder, transformer
-        from h2ams.index.vectors import Vectors
+        """The vectors; None, with a note, where they cannot be had."""
+        from h2ams.index.vector_sync import made_for
 
-        small = self.settings.semantic_encoder == "transformer"
-        chosen = transformer if small else encoder
-        reason = chosen.missing()
-        if not reason:
-            return Vectors(transformer.Transformer() if small else encoder.Encoder())
-        text = f"semantic is on, but recall is by words alone ({reason}): {chosen.HINT}"
-        self._notes.append(Degraded("semantic-missing", text))
-        return None
+        made = made_for(self.settings)
+        if isinstance(made, str):
+            self._notes.append(Degraded("semantic-missing", made))
+            return None
+        self._syncer.vectors = made
+        return made
 
     def _search(
         self, searcher: Searcher, text: str, query: Query, wanted: Wanted, filters: Filters
@@ -464,6 +460,14 @@ class Parts:
         """Paths as the syncer takes them: relative to the root; absolute ones must lie inside."""
         found = []
         for path in paths:
+            if not is_utf8(path):
+                raise UnsafePathError(
+                    f"path {path!a} is no text that UTF-8 can hold: such a file is never read",
+                    path=path,
+                    hint="give the file another name",
+                )
+            if "\0" in path:
+                self._root.absolute(path)  # raises: no name holds one
             if os.path.isabs(path):
                 path = os.path.relpath(os.path.realpath(path), self._root.path)
             relative = os.path.normpath(path).replace(os.sep, "/")
@@ -496,8 +500,8 @@ class Parts:
 
     def _is_damage(self, error: Exception) -> bool:
         """Whether ``error`` comes from a damaged index, not from a call or a mistake of ours."""
-        if isinstance(error, sqlite.DAMAGED):
-            return True
+        if isinstance(error, (*sqlite.DAMAGED, UnicodeDecodeError)):
+            return True  # no text that the engine wrote into a database is anything but UTF-8
         if isinstance(error, sqlite.HINDERED) or not self._index.is_open:
             return False
         with self._index.lock:

@@ -333,7 +333,7 @@ def query(chance: random.Random, show: Show) -> None:
 
 def ids(chance: random.Random, show: Show) -> None:
     """A scope, address or path is refused or means one place inside the root."""
-    text = some_text(chance, 4)
+    text = some_text(chance, 4) + chance.choice(("", "", "", "\ud800", "\udcff"))
     show("text", text)
     with contextlib.suppress(H2amsError):
         scope = parse_scope(text)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from h2ams.dream.statements import Statement, Where, statements
 from h2ams.memory.extraction import (
@@ -76,8 +77,8 @@ class _Match:
 class _Page:
     """A target scope while its slice is read: known segments by lines, and what is new.
 
-    A merged segment holds several facts, one a line; so a line is corrected or dropped, and the
-    segment is written once at the end, whatever happened to it.
+    A merged segment holds several facts, one a line; a line that is corrected or forgotten leaves
+    it, and the segment is written once at the end, whatever happened to it.
     """
 
     def __init__(self, target: Target) -> None:
@@ -96,20 +97,28 @@ class _Page:
                     new.body = statement.body
                     new.sources.append(source)
                     return
-            for id, lines in reversed(self._lines.items()):
-                for line in lines:
-                    if not _fills(line.body, statement.slot):
-                        continue
-                    if wording(line.body).text != said:
+            filled = self._filled(statement.slot)
+            if filled is not None:
+                id, line = filled
+                if wording(line.body).text != said:
+                    self._cite(id, source)
+                    if len(self._lines[id]) == 1:
                         line.body = statement.body
-                        self._cite(id, source)
                         return
-                    break  # said again: adding it unites the sources
+                    self._lines[id].remove(line)  # the others stay merged, this one stands alone
         for new in self._new:
             if wording(new.body).text == said:
                 new.sources.append(source)
                 return
         self._new.append(_Line(statement.body, [source], statement.kind, statement.slot))
+
+    def _filled(self, slot: str) -> tuple[str, _Line] | None:
+        """The newest segment with a line that gives the slot a value."""
+        for id, lines in reversed(self._lines.items()):
+            for line in lines:
+                if slot in _slots(line.body):
+                    return id, line
+        return None
 
     def matches(self, words: frozenset[str]) -> Iterator[_Match]:
         """Every fact that shares enough with ``words``."""
@@ -170,8 +179,10 @@ def _page(where: Where, pages: Mapping[str, _Page]) -> _Page | None:
     return (user or work) if where == "user" else (work or user)
 
 
-def _fills(line: str, slot: str) -> bool:
-    return any(found.slot == slot for found in statements(line, stored=True))
+@lru_cache(maxsize=65_536)
+def _slots(line: str) -> frozenset[str]:
+    """The slots that a stored line gives a value to; remembered: every pass asks for every line."""
+    return frozenset(found.slot for found in statements(line, stored=True) if found.slot)
 
 
 def _forget(statement: Statement, message: SourceMessage, pages: Iterable[_Page]) -> None:
@@ -209,6 +220,7 @@ _COMMON = frozenset(
 )  # fmt: skip
 
 
+@lru_cache(maxsize=65_536)
 def _telling(text: str) -> frozenset[str]:
     return wording(text).vocabulary - _COMMON
 

@@ -21,6 +21,14 @@ def row_digest(scope: str, id: str, words: str, forms: str, labels: str, sources
     ).hexdigest()
 
 
+def shown_digest(*fields: str | None) -> str:
+    """Hexadecimal digest of what a reader sees of one segment; None and "" are different."""
+    text = "\0".join("\1" if each is None else each for each in fields)
+    return hashlib.blake2b(
+        text.encode("utf-8", "surrogatepass"), digest_size=16, usedforsecurity=False
+    ).hexdigest()
+
+
 def add(total: str, plus: Iterable[str] = (), minus: Iterable[str] = ()) -> str:
     """``total`` (hexadecimal) with row digests added and taken away."""
     value = int(total, 16)

@@ -97,14 +97,13 @@ class Syncer:
         *,
         count: Callable[[str], int],
         clock_ns: Callable[[], int] = time.time_ns,
-        vectors: Vectors | None = None,
     ) -> None:
         self.root = root
         self.index = index
         self.settings = settings
         self.count = count
         self.clock_ns = clock_ns
-        self.vectors = vectors  # None: the semantic side is off
+        self.vectors: Vectors | None = None  # set where the semantic side is on
         self.folder_problems: tuple[Problem, ...] = ()  # of the last walk over everything
         # Set by a watch in this process: whether the index has all that was written until now.
         self.settled: Callable[[], bool] | None = None

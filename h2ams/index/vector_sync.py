@@ -7,10 +7,24 @@ from typing import TYPE_CHECKING
 
 from h2ams import sqlite
 from h2ams.index.plan import Plan
+from h2ams.settings import Settings
 
 if TYPE_CHECKING:
     from h2ams.index.schema import Index
     from h2ams.index.vectors import Vectors
+
+
+def made_for(settings: Settings) -> Vectors | str:
+    """The vectors that ``settings`` ask for, or why they cannot be had, for people."""
+    from h2ams.index import encoder, transformer
+    from h2ams.index.vectors import Vectors
+
+    small = settings.semantic_encoder == "transformer"
+    chosen = transformer if small else encoder
+    reason = chosen.missing()
+    if reason:
+        return f"semantic is on, but recall is by words alone ({reason}): {chosen.HINT}"
+    return Vectors(transformer.Transformer() if small else encoder.Encoder())
 
 
 def around(

@@ -18,7 +18,7 @@ from h2ams.files import Root
 from h2ams.index import digest, schema
 from h2ams.index.apply import GroupFile, group_of, parse_file, unite, wanted_items
 from h2ams.index.plan import Found
-from h2ams.index.rows import Maker
+from h2ams.index.rows import Maker, Row
 from h2ams.index.scan import scan
 from h2ams.index.schema import Index
 from h2ams.memory.layout import SEGMENT_ROLES
@@ -58,14 +58,18 @@ def verify(
             for (path,) in sqlite.rows(connection, "SELECT path FROM files WHERE pending <> ''")
         }
         stale = _stale_digest(connection)
+        shown = _shown_digest(connection)
         if vectors is not None:
             problems += vectors.problems(connection)
-    expected = _files_digest(root, settings, pending)
+    expected, to_show = _files_digests(root, settings, pending)
     live = digest.combine((digest.add(found, minus=(stale,)),))
     if live != expected:
         problems.append(
             Problem("index-differs", "the index is not what a rebuild would give", 0, fixable=True)
         )
+    elif shown != to_show:
+        text = "texts in the index are not what the files say"
+        problems.append(Problem("index-differs", text, 0, fixable=True))
     return Verification(not problems, live, expected, tuple(problems))
 
 
@@ -148,12 +152,28 @@ def _stale_digest(connection: sqlite.Connection) -> str:
     return digest.add("0", _row_digests(connection, "WHERE m.stale"))
 
 
-def _files_digest(root: Root, settings: Settings, pending: set[str]) -> str:
+def _shown_digest(connection: sqlite.Connection) -> str:
+    """Of what a reader is shown; the sums that syncs keep are over what is searched."""
+    rows = sqlite.rows(
+        connection,
+        "SELECT s.name, m.id, m.kind, m.tags, m.created_at, m.updated_at, m.heading, m.body,"
+        " m.digest FROM memory_segments m JOIN scopes s ON s.no = m.scope WHERE NOT m.stale",
+    )
+    return digest.add("0", (digest.shown_digest(*row) for row in rows))
+
+
+def _shown(scope: str, row: Row) -> str:
+    values = (row.kind, row.tags, row.created_at, row.updated_at, row.heading, row.body)
+    return digest.shown_digest(scope, row.id, *values, row.digest)
+
+
+def _files_digests(root: Root, settings: Settings, pending: set[str]) -> tuple[str, str]:
+    """Both digests that an index of the files as they are now would have."""
     groups: dict[tuple[str, str], list[Found]] = defaultdict(list)
     for found in scan(root, settings).files.values():
         if found.role in SEGMENT_ROLES:
             groups[group_of(found.scope, found.name, found.role.value)].append(found)
-    total = "0"
+    total, shown = "0", "0"
     for (scope, _), members in groups.items():
         maker = Maker(parse_scope(scope), settings, lambda _text: 0)
         files = []
@@ -169,5 +189,7 @@ def _files_digest(root: Root, settings: Settings, pending: set[str]) -> str:
             parse_file(file, maker)
         unite(files, maker)
         wanted = wanted_items(files, list(range(len(files))))
-        total = digest.add(total, (item.build(id).row_digest for id, (_, item) in wanted.items()))
-    return digest.combine((total,))
+        rows = [item.build(id) for id, (_, item) in wanted.items()]
+        total = digest.add(total, (row.row_digest for row in rows))
+        shown = digest.add(shown, (_shown(scope, row) for row in rows))
+    return digest.combine((total,)), shown

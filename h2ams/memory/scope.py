@@ -105,6 +105,17 @@ def canonical_glob(text: str) -> str:
     return f"sessions/{rest}" if slash and family in HISTORICAL else pattern
 
 
+def is_utf8(text: str) -> bool:
+    """Whether UTF-8 can hold ``text``: halves of surrogate pairs it cannot."""
+    if text.isascii():
+        return True
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def parse_address(text: str) -> tuple[Scope, str]:
     """Scope and id of ``scope#id`` (``id`` may carry ``~2``: the second of that id in the scope).
 
@@ -115,6 +126,8 @@ def parse_address(text: str) -> tuple[Scope, str]:
         raise ScopeError(f"not an address: {shown(text)}", hint="an address is SCOPE#ID")
     if any(char in "\0\n\r" for char in name):
         raise ScopeError(f"address {shown(text)}: the id holds a NUL or a line break")
+    if not is_utf8(name):
+        raise ScopeError(f"address {shown(text)}: the id is no text that UTF-8 can hold")
     return parse_scope(scope), name
 
 

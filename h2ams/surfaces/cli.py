@@ -53,6 +53,10 @@ COMMANDS = {
     "dream": ("cli_dream", "make memory of a conversation; its passes, and their undo"),
     "summary": ("cli_summary", "show the summary of a scope, or bring summaries up to date"),
     "audit": ("cli_audit", "duplicates, contradictions, echoes, secrets; --fix unites duplicates"),
+    "import": ("cli_move", "take memory in from another program, or open its folder in place"),
+    "export": ("cli_move", "memory as JSON lines, or a copy of its Markdown files"),
+    "mcp": ("cli_mcp", "serve the memory to MCP hosts, over stdio or loopback HTTP"),
+    "setup": ("cli_setup", "print a host's MCP entry, or --write it into the host's file"),
 }
 _MEANT = {
     "search": "recall",

@@ -24,11 +24,25 @@ import pytest
 from cases.kit import NOW, cli, opened, segment_text, write
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from mcp import Client, MCPError
+from surfaces.mcp_kit import client, inside, run
 
 from h2ams import Access, H2amsError, Memory
+from h2ams.active.registry import Registry
+from h2ams.anthropic import MemoryCommands
+from h2ams.files import Root
+from h2ams.memory.intake import Incoming
 from h2ams.memory.scope import parse_scope
+from h2ams.models.function import FunctionModel
+from h2ams.models.request import Completion
 from h2ams.surfaces.cli import COMMANDS as PROGRAM_COMMANDS
 from h2ams.surfaces.cli import main
+from h2ams.surfaces.mcp_calls import Serving, read_resource
+from h2ams.surfaces.mcp_tools import call_tool
+from h2ams.threads.context_engine import ContextEngine
+from h2ams.threads.thread_sqlite import SqliteThreadStore
+from h2ams.tokens import counter
+from h2ams.upkeep.exporter import lines
 from h2ams.upkeep.scopes import Scopes
 
 # One scope of every family, inside and beside the sessions that the accesses name.
@@ -70,6 +84,26 @@ def plant(root: Path, scope: str, text: str = QUERY, ids: tuple[str, ...] = IDS)
     write(root, f"{where}memory.md", *texts)
     write(root, f"{where}summary.md", f"Summary: {text} {word}.\n")
     write(root, f"{where}archive.md", segment_text("old", f"{text} {word} retired"))
+    if holds_threads(scope):
+        with threads_of(root) as engine:
+            thread = engine.thread(f"of-{scope}", scope=scope)
+            if not thread.rows():
+                thread.append({"role": "user", "content": f"{text} {word}", "id": f"m-{word}"})
+
+
+def holds_threads(scope: str) -> bool:
+    found = parse_scope(scope)
+    return found.family in ("sessions", "chat") and not found.member
+
+
+@contextlib.contextmanager
+def threads_of(root: Path) -> Iterator[ContextEngine]:
+    (root / ".h2ams").mkdir(mode=0o700, exist_ok=True)
+    store = SqliteThreadStore(root / ".h2ams/threads.db")
+    try:
+        yield ContextEngine(store, counter=counter("estimate"), now=NOW.isoformat)
+    finally:
+        store.close()
 
 
 def spoil(root: Path, scope: str) -> None:
@@ -94,6 +128,9 @@ def remove(root: Path, scope: str) -> None:
     for name in ("memory.md", "note.md", "summary.md", "archive.md", "link.md"):
         (root / scope / name).unlink(missing_ok=True)
     shutil.rmtree(root / scope, ignore_errors=not (root / scope).exists())
+    if holds_threads(scope):
+        with threads_of(root) as engine:
+            engine.store.delete(f"of-{scope}")
 
 
 def may_read(access: Access, scope: str) -> bool:
@@ -188,6 +225,97 @@ SURFACES: dict[str, Surface] = {
     "scope list": lambda memory, access, _: memory.scopes.list(access=access),
     "scope migrate": lambda memory, access, _: memory.scopes.migrate(access=access, dry_run=True),
 }
+
+
+def mcp(name: str, **arguments: object) -> Surface:
+    """A call of an MCP tool; ``{scope}`` and ``{marker}`` in its arguments stand for the scope's.
+
+    Its errors are outcomes. What it says of a write is as tight as what it says of a read.
+    """
+
+    def call(memory: Memory, access: Access, scope: str) -> object:
+        told = json.dumps(arguments).replace("{scope}", scope).replace("{marker}", marker(scope))
+        return call_tool(Serving(memory, access), name, json.loads(told))
+
+    return call
+
+
+def file_tool(command: str, **given: object) -> Surface:
+    """A command of the Anthropic memory tool on a file of the scope."""
+
+    def call(memory: Memory, access: Access, scope: str) -> object:
+        told = json.dumps({"command": command, **given}).replace("{folder}", folder(scope))
+        return MemoryCommands(memory, access=access).run(json.loads(told))
+
+    return call
+
+
+def exported(memory: Memory, access: Access, _: str) -> object:
+    records = memory.list(access=access)
+    tree = memory.tree(access=access)
+    return [*lines(records, (), tree, memory.settings), *tree.files()]
+
+
+SURFACES |= {
+    "mcp search": mcp("memory_search", query=QUERY, limit=50, scopes=["{scope}", "*"]),
+    "mcp search marker": mcp("memory_search", query="{marker}"),
+    "mcp get": mcp("memory_get", address="{scope}#same"),
+    "mcp context": mcp("memory_context", query=f"{QUERY} {{marker}}", budget=3000),
+    "mcp explain": mcp("memory_explain", query=f"{QUERY} {{marker}}", budget=3000),
+    "mcp list": mcp("memory_list", limit=200),
+    "mcp list scope": mcp("memory_list", scope="{scope}", archived=True),
+    "mcp status": mcp("memory_status"),
+    "mcp plain search": mcp("search", query=QUERY),
+    "mcp fetch": mcp("fetch", id="{scope}#same"),
+    "mcp add": mcp("memory_add", scope="{scope}", text="planted"),
+    "mcp update": mcp("memory_update", address="{scope}#same", text="planted"),
+    "mcp delete": mcp("memory_delete", address="{scope}#same"),
+    "mcp resource": lambda memory, access, scope: read_resource(
+        Serving(memory, access), f"{scope}#same"
+    ),
+    "file tool view": file_tool("view", path="/memories"),
+    "file tool view folder": file_tool("view", path="/memories/{folder}"),
+    "file tool view file": file_tool("view", path="/memories/{folder}note.md"),
+    "file tool create": file_tool("create", path="/memories/{folder}note.md", file_text="planted"),
+    "file tool edit": file_tool(
+        "insert", path="/memories/{folder}note.md", insert_line=0, insert_text="planted"
+    ),
+    "file tool delete": file_tool("delete", path="/memories/{folder}note.md"),
+    "export": exported,
+}
+
+
+def corrected(memory: Memory, access: Access, scope: str) -> object:
+    """What a model's correction does that names segments of the scope; each time the first one."""
+    registry = Registry(Root(str(memory.root)))
+    if access.session is not None:
+        registry.drop(access.session, access.vp)
+    elif access.chat is not None:
+        registry.drop(access.chat, access.vp, family="chat")
+    told = json.dumps({"add": [f"{scope}#same", "same"], "evict": [], "reason": "planted"})
+    model = FunctionModel(lambda _: Completion(told))
+    block = memory.context(QUERY, access=access)
+    done = memory.adjust(QUERY, block, access=access, model=model)
+    return done, memory.context(QUERY, access=access)
+
+
+SURFACES |= {
+    "thread": lambda memory, access, scope: (
+        memory.thread(f"of-{scope}", access=access, create=False).id
+    ),
+    "thread context": lambda memory, access, scope: (
+        memory.thread(f"of-{scope}", access=access, create=False)
+        .context({"role": "user", "content": QUERY})
+        .messages
+    ),
+    "thread search": lambda memory, access, _: [
+        hit.text
+        for own in SCOPES
+        if holds_threads(own) and may_read(access, own)
+        for hit in memory.thread(f"of-{own}", access=access, create=False).search("common words")
+    ],
+    "adjust": corrected,
+}
 # Refused for every foreign scope, whatever is there; {} stands for it.
 WRITES: dict[str, Surface] = {
     "remember": lambda memory, access, scope: memory.remember(scope, "planted", access=access),
@@ -246,6 +374,12 @@ WRITES: dict[str, Surface] = {
     "scope purge": lambda memory, access, scope: memory.scopes.migrate(
         scope, purge=True, access=access
     ),
+    "take in": lambda memory, access, scope: memory.take_in(
+        [Incoming(scope=scope, body="planted", origin="there")], access=access
+    ),
+    "tree create": lambda memory, access, scope: memory.tree(access=access).create(
+        f"{scope}/note.md", "planted"
+    ),
 }
 COMMANDS = {
     "recall": ["recall", QUERY, "--json"],
@@ -288,6 +422,19 @@ COMMANDS = {
     "scope rename": ["scope", "rename", "{scope}", "sessions/taken"],
     "scope clone": ["scope", "clone", "sessions/s1", "{scope}"],
     "scope migrate": ["scope", "migrate", "{scope}"],
+    "export": ["export"],
+    "import": ["import", "jsonl", "{lines}", "--scope", "{scope}"],
+    "thread list": ["thread", "list", "--json"],
+    "thread show": ["thread", "show", "of-{scope}"],
+    "thread context": ["thread", "context", "of-{scope}", QUERY, "--json"],
+    "thread search": ["thread", "search", "of-{scope}", "{marker}"],
+    "thread new": ["thread", "new", "planted", "--owner", "{scope}"],
+    "dream run": ["dream", "run", "{scope}", "{lines}"],
+    "dream status": ["dream", "status", "--json"],
+    "summary show": ["summary", "show", "{scope}"],
+    "summary refresh": ["summary", "refresh", "{scope}"],
+    "audit": ["audit", "--json"],
+    "audit scope": ["audit", "{scope}"],
 }
 
 
@@ -503,9 +650,12 @@ FLAGGED = Access(session="s1", vp="ada", related_sessions=["s2"])
 
 def printed(root: Path, name: str, scope: str, flags: Sequence[str] = FLAGS) -> str:
     """Code and all output of a command, by the program itself in this process."""
-    words = [
-        word.replace("{scope}", scope).replace("{marker}", marker(scope)) for word in COMMANDS[name]
-    ]
+    lines_file = root.parent / "lines.jsonl"
+    lines_file.write_text('{"text": "planted"}\n', encoding="utf-8")
+    known = {"{scope}": scope, "{marker}": marker(scope), "{lines}": str(lines_file)}
+    words = list(COMMANDS[name])
+    for mark, text in known.items():
+        words = [word.replace(mark, text) for word in words]
     out, err = io.StringIO(), io.StringIO()
     where = ["--root", str(root), "--set", "encoding=estimate"]
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -593,7 +743,10 @@ def test_every_command_is_as_tight_for_every_kind_of_access(
 # -- nobody forgets to join ------------------------------------------------------------------------
 
 # Commands that read and write no scopes, each with the reason why it is not asked here.
-APART: dict[str, str] = {}
+APART: dict[str, str] = {
+    "mcp": "it serves until its client goes; its calls are surfaces, and a client asks below",
+    "setup": "it reads and writes files of host programs, and no memory",
+}
 
 
 class Recorder:
@@ -622,7 +775,8 @@ def takes_access(owner: type) -> set[str]:
 def test_every_call_that_takes_an_access_is_in_the_suite() -> None:
     names: set[str] = set()
     for surface in (SURFACES | WRITES).values():
-        surface(Recorder(names), Access(), "vp/bob")  # type: ignore[arg-type]  # stands in for one
+        with contextlib.suppress(TypeError):  # what is called on it is noted before it disappoints
+            surface(Recorder(names), Access(), "vp/bob")  # type: ignore[arg-type]
     assert takes_access(Memory) - names == set()
     assert takes_access(Scopes) - names == set()
 
@@ -733,3 +887,69 @@ def test_an_active_set_that_names_foreign_segments_shows_none_of_them(
         outcomes.append(timeless(f"{blocks} {kept}").replace(str(root), ""))
         assert not any(marker(scope) in outcomes[-1] for scope in foreign)
     assert outcomes[0] == outcomes[1]
+
+
+# -- the MCP server, as its clients see it ---------------------------------------------------------
+
+
+async def everything(host: Client, foreign: str) -> str:
+    """All that a client can learn: descriptions, resources, calls and their errors."""
+    seen: list[object] = [await host.list_tools(), await host.list_resource_templates()]
+    cursor = None
+    while True:
+        page = await host.list_resources(cursor=cursor)
+        seen.append(page)
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    for uri in (f"h2ams://{foreign}/same", "h2ams://user/same", f"h2ams://{foreign}/none"):
+        try:
+            seen.append(await host.read_resource(uri))
+        except MCPError as error:
+            seen.append(repr(error))
+    for name, asked in (
+        ("memory_search", {"query": QUERY, "limit": 50}),
+        ("memory_search", {"query": marker(foreign), "scopes": [foreign]}),
+        ("memory_list", {"limit": 200}),
+        ("memory_status", {}),
+        ("memory_add", {"scope": foreign, "text": "planted"}),
+        ("memory_get", {"address": f"{foreign}#same"}),
+    ):
+        seen.append(await host.call_tool(name, asked))
+    return timeless(repr(seen))
+
+
+@pytest.mark.parametrize("transport", ["in this process", "stdio"])
+def test_a_client_of_the_mcp_server_learns_nothing_of_foreign_scopes(
+    tmp_path: Path, transport: str
+) -> None:
+    root = tmp_path / "memory"
+    own, foreign = parted(FLAGGED)
+    build(root, own)
+    asked = "sessions/s1/vp/bob"
+
+    def learned() -> str:
+        found: list[str] = []
+
+        async def ask() -> None:
+            if transport == "stdio":
+                async with client(root, *FLAGS) as host:
+                    found.append(await everything(host, asked))
+                return
+            with opened(root) as memory:
+                async with inside(memory, FLAGGED) as host:
+                    found.append(await everything(host, asked))
+
+        run(ask)
+        return found[0]
+
+    alone = learned()
+    for scope in foreign:
+        plant(root, scope)
+    spoil(root, "sessions/s3")
+    with opened(root) as memory:
+        memory.sync()
+    among_others = learned()
+    assert among_others == alone
+    assert not any(marker(scope) in among_others for scope in foreign if scope != asked)
+    assert all(marker(scope) in alone for scope in own if scope != "topic/unfiled")

@@ -52,7 +52,8 @@ def step(memory: Memory, kind: str, number: int, own: list[str], source: random.
             memory.sync()
         else:
             memory.rebuild()
-    print(kind, address, flush=True)
+    sys.stdout.write(f"{kind} {address}\n")  # in one piece, whatever the buffering is
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -201,6 +201,36 @@ def test_each_class_of_page_may_be_damaged_before_each_call(
             shutil.rmtree(folder)
 
 
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("body", "alpha something else"),
+        ("tags", '["other"]'),
+        ("kind", "goal"),
+        ("heading", "no heading"),
+        ("updated_at", "2001-01-01T00:00:00Z"),
+        ("body", b"\xff\xfe not UTF-8"),
+    ],
+)
+def test_a_text_that_is_not_what_the_file_says_is_found_by_verify(
+    template: Template, tmp_path: Path, column: str, value: str | bytes
+) -> None:
+    root = tmp_path / "root"
+    shutil.copytree(template.root, root)
+    connection = apsw.Connection(str(root / ".h2ams/index.db"))
+    cast = f"UPDATE memory_segments SET {column} = CAST(? AS TEXT) WHERE id = 'id5'"
+    connection.execute(cast, (value,))
+    connection.close()
+    with opened(root) as memory:
+        if isinstance(value, str):
+            assert [each.code for each in memory.verify().problems] == ["index-differs"]
+        else:  # read once, it is known to be damage
+            assert answer(memory) == template.answer
+        memory.doctor(fix=True)
+        assert memory.verify().ok
+        assert memory.get("user#id5").body.startswith("alpha word")
+
+
 # -- whole files -----------------------------------------------------------------------------------
 
 

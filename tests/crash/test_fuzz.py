@@ -12,7 +12,7 @@ import pytest
 from folder import opened, segment_text, write
 from surfaces.command_line import REPOSITORY
 
-from h2ams import Access, StoreError
+from h2ams import Access, ScopeError, StoreError, UnsafePathError
 
 TARGETS = {"parse": 60, "edit": 60, "folder": 8, "query": 60, "ids": 40, "state": 8, "journal": 8,
            "config": 20, "command": 25}  # fmt: skip
@@ -155,3 +155,26 @@ def test_an_undo_record_that_names_a_foreign_scope_writes_into_its_own(tmp_path:
         memory.unforget("user#b", access=Access(session="s", user="write"))
         assert file.read_bytes() == before
         assert [each.id for each in memory.list("user")] == ["a", "b"]
+
+
+@pytest.mark.parametrize("path", ["//\0", "/tmp/\0x", "user/\0", "\0"])
+def test_a_path_with_a_nul_is_refused_by_sync_whether_absolute_or_not(
+    tmp_path: Path, path: str
+) -> None:
+    with opened(tmp_path / "root") as memory, pytest.raises(UnsafePathError, match="NUL"):
+        memory.sync([path])
+
+
+def test_half_a_surrogate_pair_names_nothing(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    write(root, "user/memory.md", segment_text("a", "alpha"))
+    half = "a\ud800b"
+    with opened(root) as memory:
+        assert memory.sources(half) == () and memory.recall(half).hits == ()
+        calls = [memory.get, memory.forget, memory.unforget, lambda text: memory.touch([text])]
+        for call in calls:
+            with pytest.raises(ScopeError, match="UTF-8"):
+                call(f"user#{half}")
+        with pytest.raises(UnsafePathError, match="UTF-8"):
+            memory.sync([f"user/{half}.md"])
+        assert [each.id for each in memory.list()] == ["a"]

@@ -353,6 +353,34 @@ def test_a_memory_that_was_open_all_the_time_finishes_it_too(tmp_path: Path) -> 
         assert leftovers(root) == []
 
 
+def test_k144_killed_between_copy_and_mark_a_migration_is_finished_by_the_next_opening(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "memory"
+    plant(root)
+    with on(root) as memory:
+        before = {record.address: record.body for record in memory.list()}
+    child = os.fork()
+    if child == 0:
+        _die_before_setting_aside(root)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert (root / "group/s1/memory.md").exists()  # copied, and not set aside
+    assert "old group" in (root / "sessions/s1/memory.md").read_text()
+    with on(root) as memory:
+        assert {record.address: record.body for record in memory.list()} == before
+        assert not (root / "group").exists() and leftovers(root) == []
+        assert memory.scopes.migrate() == () and memory.verify().ok
+
+
+def _die_before_setting_aside(root: Path) -> None:
+    def hook(operation: str, path: str) -> None:
+        if operation == "rename" and path.endswith("/session/s1"):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    on(root, hook).scopes.migrate()
+    os._exit(0)
+
+
 def test_a_write_to_a_half_renamed_scope_comes_after_the_rename(half_done: Path) -> None:
     with on(half_done) as memory:
         memory.remember("sessions/neu", "written afterwards")

@@ -307,7 +307,7 @@ def test_a_crash_at_any_file_operation_then_a_run_ends_with_the_same_bytes(tmp_p
     dream(whole).run(THREAD, SECOND)
     expected = files(whole)
     assert "Tom" in expected["user/archive.md"].decode()
-    at, step = 0, 7  # every seventh operation here, every one in the long form below
+    at, step = 0, 11  # every eleventh operation here, every one in the long form below
     while crashes(tmp_path / f"c{at}", at + 1, expected):
         at += step
     assert at > 60
@@ -468,7 +468,7 @@ def test_a_scope_that_somebody_changed_since_is_not_undone_and_the_others_are(
 def test_an_undo_that_crashed_is_finished_by_the_next_one(tmp_path: Path) -> None:
     at = 0
     while True:
-        at += 4
+        at += 9
         folder = tmp_path / str(at)
         before, _, report = run_twice(folder)
         hook, _ = stopping(at)

@@ -125,8 +125,8 @@ def check(folder: Path, talk: Talk) -> None:
     assert len(talk.true) > 30 and len(talk.retracted) > 10
 
 
-def test_sixty_passes_keep_every_fact_within_the_bound_and_no_junk(tmp_path: Path) -> None:
-    run(tmp_path, 60, bound=40, per_pass=8)
+def test_forty_passes_keep_every_fact_within_the_bound_and_no_junk(tmp_path: Path) -> None:
+    run(tmp_path, 40, bound=30, per_pass=10)
 
 
 @pytest.mark.long

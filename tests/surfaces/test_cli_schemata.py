@@ -227,6 +227,27 @@ def test_the_documents_of_dream_summary_and_audit(
     run("dream", "run", "--session", "s1", "sessions/s1", str(talk), shape="error", code=1)
 
 
+def test_the_documents_of_moving(run: Runner, tmp_path: Path) -> None:
+    data = Path(__file__).resolve().parents[1] / "data/import"
+    run("init")
+    assert len(run("import", "mem0", str(data / "mem0.json"))["added"]) == 4
+    assert run("import", "jsonl", str(data / "other.jsonl"), code=1)["failed"]
+    found = run("import", "obsidian", str(data / "obsidian"), "--dry-run")
+    assert found["in_place"] and found["notes"] == 3 and found["left_out"]
+    assert run("export", "--output", str(tmp_path / "all.jsonl"))["segments"] == 5
+    assert run("export", "--folder", str(tmp_path / "copy"))["files"] == 4
+
+
+def test_the_documents_of_setup(run: Runner, tmp_path: Path) -> None:
+    file = str(tmp_path / "mcp.json")
+    run("init")
+    assert '"h2ams"' in run("setup", "cursor", "--file", file)["snippet"]
+    assert "+" in run("setup", "cursor", "--file", file, "--dry-run")["diff"]
+    assert run("setup", "cursor", "--file", file, "--write")["changed"] is True
+    assert run("setup", "cursor", "--file", file, "--write")["changed"] is False
+    assert run("setup", "cursor", "--file", file, "--undo")["changed"] is True
+
+
 def test_the_document_of_watch(capsys: pytest.CaptureFixture[str]) -> None:
     def watch(*, on_sync: Any, report: Any, stop: threading.Event) -> None:
         report("watch-polling", "no events here")
@@ -249,6 +270,7 @@ def test_the_documents_without_a_command(run: Runner) -> None:
     assert conflict["expected"] == "0" * 64 and conflict["actual"] != "0" * 64
     limit = run("remember", "user", "x" * 64_001, shape="error", code=1)["error"]
     assert (limit["name"], limit["limit"]) == ("max_segment_chars", 64_000)
+    run("mcp", "--owner", code=2)
     run("recall", "--help", shape="help")
     run("--version", shape="version")
 

@@ -24,6 +24,7 @@ from threads.kit import (
 
 from h2ams.errors import ContextOverflow, NotFoundError, UsageError
 from h2ams.memory.access import Access
+from h2ams.models.request import Completion, Request
 from h2ams.threads.context_engine import Thread
 from h2ams.threads.past_chats import thread_scopes
 from h2ams.threads.running_summary import TEMPLATE_VERSION
@@ -239,6 +240,22 @@ def test_manual_and_forced_passes_go_past_the_breaker(tmp_path: Path) -> None:
     assert again.compact(force=True).outcome == "refused" and len(script.asked) == 1
     assert good.compact(force=True).outcome == "compacted"
     assert thread.context(user("x")).receipt.compaction == ""
+
+
+def test_a_thread_that_somebody_compacts_is_left_to_them(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def slow(request: Request) -> Completion:
+        other = engine(tmp_path).thread("t1", **WINDOW)
+        context = other.context(user("meanwhile"))
+        seen.append(context.receipt.compaction)
+        assert context.tokens <= 1_500 and context.receipt.left_out
+        seen.append(other.compact(force=True).outcome)
+        return Completion(GOOD_SUMMARY)
+
+    thread = filled(engine(tmp_path, summariser=Script(slow)), chat(20), **WINDOW)
+    assert thread.compact(force=True).inserted
+    assert seen == ["already-running"] * 2 and len(summaries(thread)) == 1
 
 
 def test_a_small_thread_needs_none(tmp_path: Path) -> None:

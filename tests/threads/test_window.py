@@ -216,6 +216,21 @@ def test_a_running_call_is_shown_with_a_notice_and_within_the_budget() -> None:
     assert context.messages[3]["role"] == "tool" and "running" in context.messages[3]["content"]
 
 
+def test_notices_for_missing_results_have_their_room() -> None:
+    call = assistant("", ("c", "run", "{}"), ("d", "run", "{}"))
+    histories_with_calls = (
+        [user("go"), call, user("and?"), assistant("ok"), user("now")],
+        [call, user("now")],
+    )
+    shown = 0
+    for messages in histories_with_calls:
+        for budget in range(30, 160):
+            context = assemble(window(messages), asked(None, budget))
+            assert recount(context) <= budget
+            shown += bool(context.receipt.closed)
+    assert shown > 50
+
+
 def test_images_have_a_bound_in_bytes_too() -> None:
     picture = recorded.OPENAI_CHAT[1]
     each = image_bytes(shapes.read(picture))

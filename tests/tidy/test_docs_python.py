@@ -17,6 +17,7 @@ PAGE = ROOT / "docs" / "python.md"
 README = ROOT / "README.md"
 STACKS = ROOT / "docs" / "stacks.md"
 THREADS = ROOT / "docs" / "threads.md"
+ANTHROPIC = ROOT / "docs" / "anthropic.md"
 # A python block, and the text block directly below it, if any: what the snippet prints.
 SNIPPET = re.compile(
     r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL
@@ -36,8 +37,8 @@ def test_every_public_method_of_memory_is_mentioned() -> None:
 
 @pytest.mark.parametrize(
     ("page", "least"),
-    [(PAGE, 5), (README, 1), (STACKS, 1), (THREADS, 2)],
-    ids=["python.md", "README", "stacks.md", "threads.md"],
+    [(PAGE, 5), (README, 1), (STACKS, 1), (THREADS, 2), (ANTHROPIC, 1)],
+    ids=["python.md", "README", "stacks.md", "threads.md", "anthropic.md"],
 )
 def test_the_snippets_run_and_print_what_the_page_shows(
     page: Path, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
