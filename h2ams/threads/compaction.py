@@ -33,11 +33,11 @@ from h2ams.threads.flush import (
 )
 from h2ams.threads.message import canonical_json
 from h2ams.threads.prepass import shrink
+from h2ams.threads.prompt import Limits
 from h2ams.threads.running_summary import TEMPLATE_VERSION, Flaw, Sections
 from h2ams.threads.thread_store import COMPACTION, RESTART, NewSummary, ThreadStore
 from h2ams.threads.unit import Entry
 from h2ams.threads.view import View, digest, ledger_of, sections_of, summary_tokens
-from h2ams.threads.window import Limits
 
 Outcome = Literal[
     "compacted",  # a summary row was added (or another brain's was adopted)

@@ -31,7 +31,7 @@ from h2ams.models.request import Completion, Request
 from h2ams.threads import shapes
 from h2ams.threads.context_engine import FLOOR_NOTE, Thread
 from h2ams.threads.flush import FlushReport, FlushRequest
-from h2ams.threads.window import Context
+from h2ams.threads.prompt import Context
 from h2ams.tokens import counter
 
 WINDOW = {"window": 1_600, "reserve": 100}

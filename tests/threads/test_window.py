@@ -16,18 +16,10 @@ from h2ams.settings import Settings
 from h2ams.text.ledger import Ledger
 from h2ams.threads import shapes
 from h2ams.threads.message import MESSAGE_TOKENS, Shape, image_bytes
+from h2ams.threads.prompt import Context, Limits, SummaryInWindow, Window
 from h2ams.threads.unit import Entry, units
 from h2ams.threads.view import summary_tokens
-from h2ams.threads.window import (
-    Asked,
-    Context,
-    Limits,
-    SummaryInWindow,
-    Window,
-    assemble,
-    cut_middle,
-    first_turn,
-)
+from h2ams.threads.window import Asked, assemble, cut_middle, first_turn
 
 SYSTEM = "You are a careful assistant."
 BLOCK = "<memory-context>\nAnn prefers tabs.\n</memory-context>"
