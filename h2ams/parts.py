@@ -343,7 +343,10 @@ class Parts:
         return self.open_threads(self._root.state_path("threads.db"))
 
     def open_threads(self, place: str) -> ContextEngine:
-        """The conversations at ``place``: a file, or an address of PostgreSQL. Close its store."""
+        """The conversations at ``place``: a file, or an address of PostgreSQL. Close its store.
+
+        With the setting ``semantic`` and pgvector there, past chats are found by meaning too.
+        """
         from h2ams.threads.context_engine import ContextEngine
         from h2ams.upkeep.thread_flush import ThreadFlush
         from h2ams.upkeep.thread_folder import open_store
@@ -357,7 +360,7 @@ class Parts:
             synced=self._follow,
         )
         return ContextEngine(
-            open_store(place),
+            open_store(place, semantic=self.settings.semantic),
             settings=self.settings,
             counter=self.tokens,
             summariser=self.model,

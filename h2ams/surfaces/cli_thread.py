@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from h2ams.engine import Memory
     from h2ams.threads.compaction import Compaction
     from h2ams.threads.context_engine import ContextEngine, Thread
+    from h2ams.threads.prompt import Context
     from h2ams.threads.thread_store import Row
-    from h2ams.threads.window import Context
 
 # action: whether it takes the name of a thread, and whether text follows it
 _ACTIONS = {

@@ -33,11 +33,11 @@ from h2ams.threads.flush import (
 )
 from h2ams.threads.message import canonical_json
 from h2ams.threads.prepass import shrink
+from h2ams.threads.prompt import Limits
 from h2ams.threads.running_summary import TEMPLATE_VERSION, Flaw, Sections
 from h2ams.threads.thread_store import COMPACTION, RESTART, NewSummary, ThreadStore
 from h2ams.threads.unit import Entry
 from h2ams.threads.view import View, digest, ledger_of, sections_of, summary_tokens
-from h2ams.threads.window import Limits
 
 Outcome = Literal[
     "compacted",  # a summary row was added (or another brain's was adopted)
@@ -123,18 +123,17 @@ class Compactor:
     ) -> Compaction:
         """One pass over ``thread``, if ``over`` says that its window needs one.
 
-        ``automatic`` heeds the breaker; every other trigger goes past it, and past ``over``.
+        ``automatic`` heeds the breaker, ``manual`` goes past it, the others also past ``over``.
         """
         with self.store.claim(thread) as ours:
             seen = self.load(thread)
             tokens = seen.window.tokens
             if not ours:
                 return Compaction("already-running", tokens, tokens)
-            if trigger == "automatic":
-                if not over(seen):
-                    return Compaction("not-needed", tokens, tokens)
-                if not seen.breaker.allows(tokens, self.model_name):
-                    return Compaction("breaker-open", tokens, tokens)
+            if trigger in ("automatic", "manual") and not over(seen):
+                return Compaction("not-needed", tokens, tokens)
+            if trigger == "automatic" and not seen.breaker.allows(tokens, self.model_name):
+                return Compaction("breaker-open", tokens, tokens)
             done = _Pass(self, seen, limits, trigger, has_new).run(over)
             self._remember(seen, done, limits, trigger)
             return done

@@ -24,10 +24,11 @@ from h2ams.threads.compaction import Compaction, Compactor
 from h2ams.threads.flush import Flush, FlushMode, Trigger
 from h2ams.threads.message import Message, Shape, count_message
 from h2ams.threads.past_chats import PastHit, past_chats
+from h2ams.threads.prompt import Context, Limits
 from h2ams.threads.thread_store import NewMessage, Row, ThreadInfo, ThreadStore
 from h2ams.threads.unit import Entry
 from h2ams.threads.view import View, view
-from h2ams.threads.window import Asked, Context, Limits, assemble
+from h2ams.threads.window import Asked, assemble
 from h2ams.tokens import TokenCounter
 
 if TYPE_CHECKING:
@@ -213,11 +214,10 @@ class Thread:
     def compact(self, *, force: bool = False, trigger: Trigger = "manual") -> Compaction:
         """Compact now, whatever the breaker says. Without ``force``, only a window over its budget;
         ``trigger="overflow"``: a server has refused the prompt as too long."""
-        always = force or trigger == "overflow"
         return self.engine.compactor.run(
             self.id,
             self.limits,
-            over=lambda seen: always or self._is_over(seen, 0),
+            over=lambda seen: self._is_over(seen, 0),
             trigger="forced" if force else trigger,
         )
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from h2ams.threads.prompt import Limits, Window
 from h2ams.threads.unit import Entry, Unit, units
-from h2ams.threads.window import Limits, Window, last_user_entry
+from h2ams.threads.window import last_user_entry
 
 _GIVEN_UP = 0.5  # of the tail, at most, so that it begins with a question
 

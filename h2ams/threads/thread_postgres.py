@@ -13,8 +13,8 @@ import hashlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from h2ams.errors import ConfigError, StoreError
 from h2ams.threads.thread_sql import TABLES, SqlThreadStore
@@ -23,12 +23,21 @@ from h2ams.threads.thread_store import NewMessage, SearchTerm
 if TYPE_CHECKING:
     import psycopg
 
-Embed = Callable[[Sequence[str]], Sequence[Sequence[float]]]
+
+class Embed(Protocol):
+    """Vectors for texts; ``size`` is how many numbers each has."""
+
+    @property
+    def size(self) -> int: ...
+
+    def __call__(self, texts: Sequence[str]) -> Sequence[Sequence[float]]: ...
+
 
 _SERIAL = "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
 _MOST_POSITION = 16_000  # tsvector keeps positions up to 16,383
 _MOST_WORDS = 40_000  # of one message; a tsvector holds at most 1 MB
 _FUSION = 60  # reciprocal rank fusion: Cormack et al. 2009
+_LAST_MADE = "thread_words_gin"  # where it is, all tables are
 _SCHEMA_LOCK = 0x68326D73  # two processes that make the tables at once
 _logger = logging.getLogger(__name__)
 
@@ -48,6 +57,7 @@ class PostgresThreadStore(SqlThreadStore):
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
         self._embed = embed
         self.semantic = False
+        self._vector_schema = "public"
         with self._lock:
             self._make_tables()
 
@@ -86,29 +96,54 @@ class PostgresThreadStore(SqlThreadStore):
                 self._connection.close()
             self._connection = None
 
+    def _there_is(self, name: str) -> bool:
+        # By the catalogue itself: to_regclass answers from a cache that may be a moment old.
+        return bool(
+            self._all(
+                "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+                " WHERE n.nspname = current_schema() AND c.relname = ?",
+                (name,),
+            )
+        )
+
     def _make_tables(self) -> None:
+        """All tables where there are none. Where there are, nothing is asked to be made: even
+        ``IF NOT EXISTS`` locks whole tables, and would lock itself up with a brain that writes."""
+        if not self._there_is(_LAST_MADE):
+            self._make_all()
+        if self._embed is not None:
+            self._make_vectors(self._embed.size)
+
+    def _make_all(self) -> None:
         with self._writing():
             self._all(f"SELECT pg_advisory_xact_lock({_SCHEMA_LOCK})")
+            if self._there_is(_LAST_MADE):  # another process was first
+                return
             for table in TABLES:
                 self._all(table.format(serial=_SERIAL, suffix=""))
             self._all(
                 "CREATE TABLE IF NOT EXISTS thread_words (thread BIGINT NOT NULL,"
                 " seq BIGINT NOT NULL, words TSVECTOR NOT NULL, PRIMARY KEY (thread, seq))"
             )
-            self._all(
-                "CREATE INDEX IF NOT EXISTS thread_words_gin ON thread_words USING gin (words)"
-            )
-        if self._embed is not None:
-            self._make_vectors(len(self._embed(("x",))[0]))
+            self._all(f"CREATE INDEX {_LAST_MADE} ON thread_words USING gin (words)")
 
     def _make_vectors(self, size: int) -> None:
         try:
             with self._writing():
                 self._all(f"SELECT pg_advisory_xact_lock({_SCHEMA_LOCK})")
-                self._all("CREATE EXTENSION IF NOT EXISTS vector")
+                # In a schema of its own choice the next search path would not find it.
+                self._all("CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA public")
+                (schema,) = self._all(
+                    "SELECT quote_ident(n.nspname) FROM pg_extension e"
+                    " JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector'"
+                )[0]
+                self._vector_schema = str(schema)
+                if self._there_is("thread_vectors"):
+                    self.semantic = True
+                    return
                 self._all(
-                    "CREATE TABLE IF NOT EXISTS thread_vectors (thread BIGINT NOT NULL,"
-                    f" seq BIGINT NOT NULL, meaning public.vector({size}) NOT NULL,"
+                    "CREATE TABLE thread_vectors (thread BIGINT NOT NULL,"
+                    f" seq BIGINT NOT NULL, meaning {schema}.vector({size}) NOT NULL,"
                     " PRIMARY KEY (thread, seq))"
                 )
             self.semantic = True
@@ -118,12 +153,13 @@ class PostgresThreadStore(SqlThreadStore):
     # -- what a database brings ------------------------------------------------------------------
 
     def _all(self, statement: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        import psycopg
-
         with self._lock:
+            connection = self._open_connection
+            import psycopg  # there, since there is a connection
+
             try:
                 # Statements are constants of this package; every value is bound.
-                cursor = self._open_connection.execute(
+                cursor = connection.execute(
                     statement.replace("?", "%s").encode(), tuple(bindings) or None
                 )
             except psycopg.Error as error:
@@ -182,7 +218,8 @@ class PostgresThreadStore(SqlThreadStore):
         if self.semantic and self._embed is not None and message.text.strip():
             meaning = _pgvector(self._embed((message.text,))[0])
             self._all(
-                "INSERT INTO thread_vectors (thread, seq, meaning) VALUES (?, ?, ?::public.vector)",
+                "INSERT INTO thread_vectors (thread, seq, meaning)"
+                f" VALUES (?, ?, ?::{self._vector_schema}.vector)",
                 (no, seq, meaning),
             )
 
@@ -194,7 +231,7 @@ class PostgresThreadStore(SqlThreadStore):
                 self._all(f"DELETE FROM {table} WHERE thread = ? AND seq = ?", (no, seq))
 
     def _has_vectors(self) -> bool:
-        return self._all("SELECT to_regclass('thread_vectors') IS NOT NULL")[0][0] is True
+        return self._there_is("thread_vectors")
 
     def _copy_index(self, no: int, copy: int) -> None:
         self._all(
@@ -226,7 +263,8 @@ class PostgresThreadStore(SqlThreadStore):
             return [(no, seq, score) for no, seq, score in found]
         near = self._all(
             "SELECT v.thread, v.seq FROM thread_vectors v JOIN threads t ON t.no = v.thread"
-            f" WHERE {where} ORDER BY v.meaning OPERATOR(public.<=>) ?::public.vector,"
+            f" WHERE {where} ORDER BY v.meaning OPERATOR({self._vector_schema}.<=>)"
+            f" ?::{self._vector_schema}.vector,"
             " v.thread, v.seq LIMIT ?",
             (*bindings, _pgvector(self._embed((text,))[0]), limit),
         )

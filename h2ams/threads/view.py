@@ -11,10 +11,11 @@ from h2ams.text.ledger import Ledger
 from h2ams.threads import running_summary, shapes
 from h2ams.threads.breaker import Breaker
 from h2ams.threads.message import MESSAGE_TOKENS, canonical_json, count_message
+from h2ams.threads.prompt import SummaryInWindow, Window
 from h2ams.threads.running_summary import Sections
 from h2ams.threads.thread_store import Row, Stored, ThreadInfo
 from h2ams.threads.unit import Entry
-from h2ams.threads.window import SummaryInWindow, Window, first_turn
+from h2ams.threads.window import first_turn
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,12 +31,16 @@ def is_postgres(place: str) -> bool:
     return place.startswith(("postgresql://", "postgres://"))
 
 
-def open_store(place: str) -> ThreadStore:
-    """The store at ``place``: a file, made where there is none, or an address of PostgreSQL."""
+def open_store(place: str, *, semantic: bool = False) -> ThreadStore:
+    """The store at ``place``: a file, made where there is none, or an address of PostgreSQL.
+
+    ``semantic``: past chats are found by meaning too, where the server has pgvector.
+    """
     if is_postgres(place):
+        from h2ams.threads.meanings import StaticVectors
         from h2ams.threads.thread_postgres import PostgresThreadStore
 
-        return PostgresThreadStore(place)
+        return PostgresThreadStore(place, embed=StaticVectors() if semantic else None)
     return SqliteThreadStore(os.path.expanduser(place))
 
 

@@ -101,7 +101,7 @@ def test_access_flags_show_the_threads_of_that_session_alone(desk: Desk) -> None
 
 def test_compact_says_what_came_of_it_by_its_exit_code(desk: Desk) -> None:
     desk("new", "t1")
-    assert desk("compact", "t1") == "nothing-to-fold\n"
+    assert desk("compact", "t1") == "not-needed\n"
     fill(desk, 12)
     small = ("--window", "1600", "--reserve", "100")
     done = desk.json("compact", "t1", "--force", *small)

@@ -183,10 +183,10 @@ def test_harvesting_and_merging_are_deterministic_and_idempotent(
 )
 def test_time_is_linear_in_the_text(unit: str) -> None:
     def seconds(count: int) -> float:
-        started = time.perf_counter()
+        started = time.process_time()
         harvest([unit * count], most_chars=2_000)
-        return time.perf_counter() - started
+        return time.process_time() - started
 
     seconds(1_000)
-    small = max(min(seconds(20_000) for _ in range(3)), 0.002)
-    assert min(seconds(80_000) for _ in range(2)) < 16 * small
+    small = max(min(seconds(20_000) for _ in range(3)), 0.005)
+    assert min(seconds(80_000) for _ in range(3)) < 16 * small  # 4 times the text

@@ -13,9 +13,9 @@ from h2ams.settings import Settings
 from h2ams.threads import shapes
 from h2ams.threads.context_engine import ContextEngine, Thread
 from h2ams.threads.message import count_message
+from h2ams.threads.prompt import Context
 from h2ams.threads.thread_sqlite import SqliteThreadStore
 from h2ams.threads.unit import Entry
-from h2ams.threads.window import Context
 from h2ams.tokens import counter
 
 PLAIN = Settings(encoding="estimate")

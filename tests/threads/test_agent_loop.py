@@ -15,7 +15,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "examples" / "agent_loo
 def test_the_loop_answers_about_turn_3_after_300_turns_and_a_restart(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(EXAMPLE), str(tmp_path / "memory")],
-        env=environment(tmp_path),
+        env=environment(tmp_path, H2AMS_ENCODING="estimate"),
         capture_output=True,
         text=True,
         timeout=300,

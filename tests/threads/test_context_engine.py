@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from threads.kit import (
 
 from h2ams.errors import ContextOverflow, NotFoundError, UsageError
 from h2ams.memory.access import Access
+from h2ams.models.request import Completion, Request
 from h2ams.threads.context_engine import Thread
 from h2ams.threads.past_chats import thread_scopes
 from h2ams.threads.running_summary import TEMPLATE_VERSION
@@ -147,7 +149,7 @@ def test_the_id_of_a_summary_follows_from_what_it_stands_for(tmp_path: Path) -> 
         thread = filled(engine(tmp_path / name), chat(20), **WINDOW)
         thread.context(user("x"))
         ids.append(summaries(thread)[0].id)
-    assert ids[0] == ids[1]
+    assert ids[0] == ids[1] and uuid.UUID(ids[0]).version == 5
     (tmp_path / "c").mkdir()
     other = filled(engine(tmp_path / "c"), [user("!"), *chat(20)[1:]], **WINDOW)
     other.context(user("x"))
@@ -240,10 +242,40 @@ def test_manual_and_forced_passes_go_past_the_breaker(tmp_path: Path) -> None:
     assert thread.context(user("x")).receipt.compaction == ""
 
 
+def test_a_thread_that_somebody_compacts_is_left_to_them(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def slow(request: Request) -> Completion:
+        other = engine(tmp_path).thread("t1", **WINDOW)
+        context = other.context(user("meanwhile"))
+        seen.append(context.receipt.compaction)
+        assert context.tokens <= 1_500 and context.receipt.left_out
+        seen.append(other.compact(force=True).outcome)
+        return Completion(GOOD_SUMMARY)
+
+    thread = filled(engine(tmp_path, summariser=Script(slow)), chat(20), **WINDOW)
+    assert thread.compact(force=True).inserted
+    assert seen == ["already-running"] * 2 and len(summaries(thread)) == 1
+
+
 def test_a_small_thread_needs_none(tmp_path: Path) -> None:
     thread = filled(engine(tmp_path), chat(1), **WINDOW)
     assert thread.compact(force=True).outcome == "nothing-to-fold"
+    assert thread.compact().outcome == "not-needed"
+    larger = filled(engine(tmp_path), chat(8), id="t2", window=4_000, reserve=0)
+    assert larger.compact().outcome == "not-needed" and summaries(larger) == []
     assert thread.context(user("x")).receipt.compaction == ""
+
+
+def test_a_few_short_rows_are_not_replaced_by_a_longer_summary(tmp_path: Path) -> None:
+    little = [user("hello there"), assistant("hello to you"), user("one two"), assistant("three")]
+    middle = [user("what is the time by the way"), assistant("it is noon, as far as I see it")] * 2
+    thread = filled(
+        engine(tmp_path), [*little, *middle, user("long " * 400)], window=1_000, reserve=0
+    )
+    done = thread.compact(force=True)
+    assert done.code == "refused:not-smaller" and summaries(thread) == []
+    assert done.after_tokens == done.before_tokens
 
 
 # ---------------------------------------------------------------- restart

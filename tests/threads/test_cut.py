@@ -10,9 +10,10 @@ from threads.kit import COUNT, assistant, chat, entries, tool, tool_turns, user
 
 from h2ams.text.ledger import Ledger
 from h2ams.threads.cut import Cut, cut
+from h2ams.threads.prompt import Limits, SummaryInWindow, Window
 from h2ams.threads.unit import units
 from h2ams.threads.view import summary_tokens
-from h2ams.threads.window import Limits, SummaryInWindow, Window, first_turn
+from h2ams.threads.window import first_turn
 
 LIMITS = Limits(2_000, 0)
 

@@ -111,6 +111,26 @@ def test_the_pass_changes_no_message_that_it_was_given() -> None:
         assert messages == before
 
 
+def test_each_result_of_a_message_gets_a_line_only_where_the_line_is_shorter() -> None:
+    name = "tool_with_a_rather_long_name_for_a_short_result"
+    calls = [
+        {"type": "tool_use", "id": id, "name": name, "input": {"q": "字" * 60}} for id in ("a", "b")
+    ]
+    small = "x " * 121  # over the length that is kept, and cheaper than its line
+    results = [
+        {"type": "tool_result", "tool_use_id": "a", "content": LONG},
+        {"type": "tool_result", "tool_use_id": "b", "content": "1" * 241},
+    ]
+    rows = entries([{"role": "assistant", "content": calls}, {"role": "user", "content": results}])
+    texts = result_texts(shrink(rows, everything, COUNT).entries)
+    assert texts[0].startswith(MARK)
+    assert COUNT(texts[1]) <= COUNT("1" * 241) and len(texts[1]) <= 241
+    results[1]["content"] = small
+    rows = entries([{"role": "assistant", "content": calls}, {"role": "user", "content": results}])
+    texts = result_texts(shrink(rows, everything, COUNT).entries)
+    assert texts[0].startswith(MARK) and texts[1] == small
+
+
 OUTPUTS = st.one_of(
     st.text(max_size=60),
     st.sampled_from(

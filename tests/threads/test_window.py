@@ -16,18 +16,10 @@ from h2ams.settings import Settings
 from h2ams.text.ledger import Ledger
 from h2ams.threads import shapes
 from h2ams.threads.message import MESSAGE_TOKENS, Shape, image_bytes
+from h2ams.threads.prompt import Context, Limits, SummaryInWindow, Window
 from h2ams.threads.unit import Entry, units
 from h2ams.threads.view import summary_tokens
-from h2ams.threads.window import (
-    Asked,
-    Context,
-    Limits,
-    SummaryInWindow,
-    Window,
-    assemble,
-    cut_middle,
-    first_turn,
-)
+from h2ams.threads.window import Asked, assemble, cut_middle, first_turn
 
 SYSTEM = "You are a careful assistant."
 BLOCK = "<memory-context>\nAnn prefers tabs.\n</memory-context>"
@@ -171,6 +163,25 @@ def test_recalled_text_is_fenced_and_cannot_close_its_fence() -> None:
     assert text.endswith("</memory-context>")
 
 
+def test_in_a_turn_that_goes_on_memory_stands_before_its_question() -> None:
+    loop = [
+        user("old"),
+        assistant("fine"),
+        user("tabs?"),
+        assistant("", ("c", "run", "{}")),
+        tool("c", "x"),
+    ]
+    context = assemble(window(loop), asked(None, 2_000, memory=lambda q, b: BLOCK))
+    contents = [each["content"] for each in context.messages]
+    assert contents == [SYSTEM, "old", "fine", BLOCK, "tabs?", "", "x"]
+    carrier = recorded.ANTHROPIC[1:5]  # the last one has results and words of a person
+    after = assemble(
+        window(carrier), asked(None, 6_000, shape="anthropic", memory=lambda q, b: BLOCK)
+    )
+    assert after.messages[-1]["content"] == BLOCK
+    assert list(after.messages[:-1]) == carrier
+
+
 def test_memory_is_asked_for_the_message_within_its_share() -> None:
     seen: list[tuple[str, int]] = []
 
@@ -195,6 +206,21 @@ def test_a_running_call_is_shown_with_a_notice_and_within_the_budget() -> None:
     assert context.receipt.closed == ("c",)
     assert recount(context) == context.tokens
     assert context.messages[3]["role"] == "tool" and "running" in context.messages[3]["content"]
+
+
+def test_notices_for_missing_results_have_their_room() -> None:
+    call = assistant("", ("c", "run", "{}"), ("d", "run", "{}"))
+    histories_with_calls = (
+        [user("go"), call, user("and?"), assistant("ok"), user("now")],
+        [call, user("now")],
+    )
+    shown = 0
+    for messages in histories_with_calls:
+        for budget in range(30, 160):
+            context = assemble(window(messages), asked(None, budget))
+            assert recount(context) <= budget
+            shown += bool(context.receipt.closed)
+    assert shown > 50
 
 
 def test_images_have_a_bound_in_bytes_too() -> None:
@@ -301,7 +327,10 @@ def test_the_budget_always_holds_and_the_last_message_is_always_there(
     people = [entry for entry in rows if entry.message.is_user_turn]
     last = message or (people[-1] if people else None)
     if last is not None:
-        assert any(each is last.message.original for each in context.messages)
+        said = [each is last.message.original for each in context.messages]
+        if last.message.results and not any(said):  # its call is gone, and with it the result
+            said = [last.message.text in shapes.read(each).text for each in context.messages]
+        assert any(said)
     shown = {row for part in context.receipt.parts for row in part.rows}
     assert shown | set(context.receipt.left_out) >= {entry.id for entry in rows}
     assert_pairs(context)
