@@ -40,6 +40,9 @@ class Candidate(NamedTuple):
     place: int
 
 
+Row = tuple[float, int, int, int]  # a Candidate while there are thousands of them
+
+
 class Bases(dict[int, int]):
     """Numbers far enough from each other that places of different scopes never meet."""
 
@@ -76,7 +79,7 @@ class FirstPass:
     today: int
     scope_of: Callable[[int], Scope]
 
-    def order(self, field: Field, kept: dict[int, int]) -> tuple[list[Candidate], list[int]]:
+    def order(self, field: Field, kept: dict[int, int]) -> tuple[list[Row], list[int]]:
         """Candidates, best first, and the rowids of those that the gate holds back.
 
         The inner loops of recall: factors are looked up, not computed, per row.
@@ -103,7 +106,6 @@ class FirstPass:
         weight_of = Table(lambda mask: self._mask_weight(statistics, mask, 1.0))
         share = NEAR_SHARE * self.settings.weight_context
         near_of = Table(lambda mask: self._mask_weight(statistics, mask, share))
-        around = Table(lambda group: near_of[get(group - 1, 0) | groups[group] | get(group + 1, 0)])
         of_length = Table(statistics.length_factor)
         length_bit = statistics.length_bit
         of_cue = Table(statistics.cue_factor)
@@ -114,22 +116,23 @@ class FirstPass:
             )
         )
         broad = Table(lambda number: self.gate.broad(self.scope_of(number)))
-        candidates: list[Candidate] = []
+        candidates: list[Row] = []
         weak: list[int] = []
         for rowid, mask, figures, place in rows:
             if mask in weak_masks and broad[rowid >> schema.LOCAL_BITS]:
                 if not mask & common:
                     weak.append(rowid)
                 continue
+            group = place >> GROUP_BITS
             score = (
                 weight_of[mask] * of_length[figures >> length_bit & places.MAX_LENGTH]
-                + around[place >> GROUP_BITS]
+                + near_of[get(group - 1, 0) | groups[group] | get(group + 1, 0)]
             )
             bonus = (
                 of_scope[rowid >> schema.LOCAL_BITS] + of_day[figures >> places.DAY_BIT & 65_535]
             )
             score *= bonus * of_cue[figures >> places.CUES_BIT]
-            candidates.append(Candidate(score, rowid, mask, place))
+            candidates.append((score, rowid, mask, place))
         candidates.sort(key=_score, reverse=True)
         weak.sort()
         return candidates, weak
@@ -143,7 +146,7 @@ class FirstPass:
             statistics.weight(direct) + self.settings.weight_related * statistics.weight(related)
         )
 
-    def settled(self, candidates: list[Candidate], field: Field) -> bool:
+    def settled(self, candidates: list[Row], field: Field) -> bool:
         """Whether no row with nothing but common words can be among the first window.
 
         Such a row has at most all of them once, in the shortest segment there can be, all other
@@ -159,7 +162,7 @@ class FirstPass:
             sum(1 << at for at, term in enumerate(statistics.terms) if term.kind == "date")
         )
         most = (statistics.weight(field.common) + dates) * statistics.length_factor(0) + near
-        return candidates[window - 1].score > most * statistics.greatest_factor()
+        return candidates[window - 1][0] > most * statistics.greatest_factor()
 
     def near(self, place: int, masks: dict[int, int], count: int) -> dict[int, float]:
         """What the segments around count for each term: the greatest, not the sum."""
@@ -226,5 +229,5 @@ def _recency_table(settings: Settings, today: int) -> Table:
     return Table(lambda day: settings.weight_recency * recency(day, today, half_life))
 
 
-def _score(candidate: Candidate) -> float:
-    return candidate.score
+def _score(row: Row) -> float:
+    return row[0]

@@ -18,6 +18,10 @@ from h2ams.text.words import Query, Term, roots_of
 COUNTED_TERMS = 512  # terms of a very long query whose rows are counted to find the rarest
 COMMON_ROWS = 4_096  # a word in more of the authorised rows is common: see Reading
 LONG_SPAN_DAYS = 62  # a longer one says too little to be looked up
+PREFIX_TERMS = 8  # of one question; each is read over all words that begin so
+KEPT_TERMS = 4
+ROWS_PER_SEGMENT = 2
+SMALL_ROWS = 8_000
 _PREFIX_CHARS = 3  # shorter words are no prefixes in the relaxed reading
 
 Dated = tuple[Term, int, int]  # days that a question names as a term, the first and the last
@@ -42,13 +46,14 @@ class Reading(NamedTuple):
 
 
 class Held(NamedTuple):
-    """How many rows hold each term, what it weighs, the mask of the common ones, and the rows of
-    the others with their masks."""
+    """How many rows hold each term, what it weighs, the mask of the common ones, the rows of the
+    others with their masks, and the terms that are not looked up: they have too many rows."""
 
     counts: tuple[int, ...]
     weights: tuple[float, ...]
     common: int
     masks: dict[int, int]
+    dropped: tuple[str, ...]
 
 
 def bounded(
@@ -56,10 +61,14 @@ def bounded(
 ) -> tuple[tuple[Term, ...], tuple[str, ...]]:
     """At most ``query_terms_count`` terms: the rarest here, in the order of the query."""
     most = settings.query_terms_count
-    if len(terms) <= most:
+    prefixes = [place for place, term in enumerate(terms) if term.kind == "prefix"]
+    over = set(prefixes[PREFIX_TERMS:])
+    if len(terms) <= most and not over:
         return terms, ()
     counted = [
-        (lookup.count(match_of(term)), place) for place, term in enumerate(terms[:COUNTED_TERMS])
+        (lookup.count(match_of(term)), place)
+        for place, term in enumerate(terms[:COUNTED_TERMS])
+        if place not in over
     ]
     rarest = sorted(each for each in counted if each[0])[:most]
     kept = {place for _, place in rarest}
@@ -140,15 +149,24 @@ def held_by(reading: Reading, area: Area, lookup: Lookup) -> Held:
     masks: dict[int, int] = {}
     get = masks.get
     count = len(reading.terms)
-    counts, weights = [], []
+    weights = []
     common = 0
+    found = [reading.few(place) for place in range(count)]
+    counts = [
+        lookup.count(match_of(term)) if rows is None else len(rows)
+        for term, rows in zip(reading.terms, found, strict=True)
+    ]
+    dropped = _too_many(counts, area.segments)
     for place, term in enumerate(reading.terms):
         bit = 1 << place
-        rows = reading.few(place)
+        rows = found[place]
+        if place in dropped:
+            counts[place] = 0
+            weights.append(0.0)
+            continue
         if rows is None:
             common |= bit
-            counts.append(lookup.count(match_of(term)))
-            weights.append(idf(area.segments, counts[-1]))
+            weights.append(idf(area.segments, counts[place]))
             continue
         if term.kind == "date" and (masks or common):  # what else is asked was then
             held = [rowid for rowid in rows if rowid in masks]
@@ -162,9 +180,27 @@ def held_by(reading: Reading, area: Area, lookup: Lookup) -> Held:
             if not mask & bit:
                 both += 1
                 masks[rowid] = mask | bit << count
-        counts.append(len(rows))
         weights.append(idf(area.segments, both) if both else 0.0)
-    return Held(tuple(counts), tuple(weights), common, masks)
+    texts = tuple(reading.terms[place].text for place in sorted(dropped))
+    return Held(tuple(counts), tuple(weights), common, masks, texts)
+
+
+def _too_many(counts: Sequence[int], segments: int) -> frozenset[int]:
+    """Places of the commonest terms that are left out, so that a question has a greatest cost.
+
+    The rarest are kept as long as their rows are not more than ``ROWS_PER_SEGMENT`` times the
+    segments; ``KEPT_TERMS`` of them in any case, and all in a small area.
+    """
+    budget = max(SMALL_ROWS, ROWS_PER_SEGMENT * segments)
+    if sum(counts) <= budget:
+        return frozenset()
+    dropped = set()
+    rows = 0
+    for number, (count, place) in enumerate(sorted((n, at) for at, n in enumerate(counts))):
+        rows += count
+        if number >= KEPT_TERMS and rows > budget:
+            dropped.add(place)
+    return frozenset(dropped)
 
 
 def with_common(held: Held, reading: Reading, lookup: Lookup, complete: bool) -> dict[int, int]:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from h2ams import sqlite
 from h2ams.index import schema
-from h2ams.index.field import Bases, Candidate, Field, FirstPass
+from h2ams.index.field import Bases, Candidate, Field, FirstPass, Row
 from h2ams.index.lookup import Area, Lookup, area_of, stats
 from h2ams.index.reading import (
     Held,
@@ -128,7 +128,10 @@ class Searcher:
                 found = found._replace(below_gate=ranked.below_gate)
             if ranked.hits or ranked.beyond:
                 return found._replace(
-                    hits=ranked.hits, beyond=ranked.beyond, relaxed=reading.relaxed
+                    hits=ranked.hits,
+                    beyond=ranked.beyond,
+                    relaxed=reading.relaxed,
+                    dropped_terms=tuple(dict.fromkeys((*dropped, *ranked.dropped_terms))),
                 )
         complete = area.segments <= self.settings.substring_segments_count
         return found._replace(relaxed=True, cut_short=not complete)
@@ -175,7 +178,7 @@ class Searcher:
         room = min(wanted.limit - len(hits) - len(beyond), self.settings.neighbour_hits_count)
         if room > 0 and not reading.relaxed:
             hits += self._beside(hits, field, filters, room)
-        return Found(hits, below_gate=gated, beyond=beyond)
+        return Found(hits, below_gate=gated, beyond=beyond, dropped_terms=held.dropped)
 
     def _stages(self, held: Held, wanted: Wanted) -> tuple[bool, ...]:
         """Whether all rows of common words are fetched: first not, where that may be enough."""
@@ -183,7 +186,7 @@ class Searcher:
         return (False, True) if may_prune and self.prunes else (True,)
 
     def _second_pass(
-        self, candidates: list[Candidate], field: Field, wanted: Wanted
+        self, candidates: list[Row], field: Field, wanted: Wanted
     ) -> tuple[tuple[Hit, ...], tuple[str, ...]]:
         """Exact scores, window by window; a later window never ranks above an earlier one."""
         hits: list[Hit] = []
@@ -191,7 +194,8 @@ class Searcher:
         start, tokens, ceiling, shortest = 0, 0, float("inf"), float("inf")
         while start < len(candidates) and len(hits) + len(beyond) < wanted.limit:
             end = self._window_end(candidates, start)
-            window = self._exact(candidates[start:end], field, ceiling)
+            rows = [Candidate(*each) for each in candidates[start:end]]
+            window = self._exact(rows, field, ceiling)
             shown = []
             for each in window[: wanted.limit - len(hits) - len(beyond)]:
                 if tokens >= wanted.tokens and each.tokens >= shortest:
@@ -246,13 +250,13 @@ class Searcher:
         own = next((place for _, place, line in placed if line == record.line), 0)
         yield from ((rowid, place) for rowid, place, _ in placed if abs(place - own) == 1)
 
-    def _window_end(self, candidates: list[Candidate], start: int) -> int:
+    def _window_end(self, candidates: list[Row], start: int) -> int:
         """``rerank_count`` further on, and behind all that have the same first-pass score.
 
         Without the ties the border would depend on rowids, and so on the history of the index.
         """
         end = min(start + self.settings.rerank_count, len(candidates))
-        while end < len(candidates) and candidates[end].score == candidates[end - 1].score:
+        while end < len(candidates) and candidates[end][0] == candidates[end - 1][0]:
             end += 1
         return end
 
@@ -282,10 +286,11 @@ class Searcher:
             rank = self.gate.closeness(scope)
             seen = self._sight(each, text, named[rowid], rank, field)
             terms = statistics.terms_of(seen, all_named)
-            over = total(terms) - ceiling
-            if over > 0:  # the sum of the parts stays the score
-                terms["window"] = round(-over, DIGITS)
-            key = (-total(terms), rank, scope.text, id)
+            score = total(terms)
+            if score > ceiling:  # the sum of the parts stays the score
+                terms["window"] = round(ceiling - score, DIGITS)
+                score = total(terms)
+            key = (-score, rank, scope.text, id)
             address = f"{scope.text}#{id}"
             scored.append((key, _Scored(rowid, seen.mask | seen.related, tokens, address, terms)))
         scored.sort(key=lambda item: item[0])

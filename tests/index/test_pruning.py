@@ -122,3 +122,16 @@ def test_a_scope_of_many_segments_is_searched_without_fetching_most_of_it(
         memory.sync()
         pruned, whole = rows_fetched(memory, "kiwi plan heron note list", PLAIN, monkeypatch)
         assert pruned < 3_000 and whole == 40_000
+
+
+def test_a_question_fetches_no_more_than_so_many_rows_and_says_what_it_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    big_corpus(tmp_path / "root", 300)
+    monkeypatch.setattr(reading, "SMALL_ROWS", 100)
+    with opened(tmp_path / "root") as memory:
+        found = memory.recall(f"{COMMON} kiwi", limit=5)
+        assert found.dropped_terms == ("item",)  # kiwi and three others are kept in any case
+        assert all("kiwi" in hit.record.body for hit in found.hits)
+        prefixes = memory.recall("pl* no* li* pa* it* ki* he* ba* qu* nu*", limit=5)
+        assert prefixes.dropped_terms[:2] == ("qu*", "nu*") and prefixes.hits
