@@ -198,8 +198,9 @@ class Maker:
         )
 
 
-# A name at the beginning, one to three capitalised words, and a colon; or up to eight characters of
-# a script without capitals. As people write down who said what.
+# A name at the beginning, one to three capitalised words, and a colon; in a script without capitals
+# a short one, since what is longer there is rather a heading. As people write down who said what.
+UNCASED_NAME_CHARS = 3
 _SPEAKER = re.compile(
     r"\s*[*_]{0,2}((?:[^\W\d_a-z][\w.'’-]{0,30})(?:[ ][^\W\d_a-z][\w.'’-]{0,30}){0,2}?)[*_]{0,2}"
     r"(?::[*_]{0,2}\s|：)"
@@ -209,13 +210,15 @@ _SPEAKER = re.compile(
 def speaker_of(text: str) -> tuple[str, ...]:
     """Who says ``text``, where it begins with a name and a colon: ``Ada: I would …``."""
     found = _SPEAKER.match(text)
-    if found is None or len(found[1]) > 40 or any(map(str.islower, _initials(found[1]))):
+    if found is None or len(found[1]) > 40:
         return ()
-    return (found[1],)
+    initials = [word[0] for word in found[1].split()]
+    cased = all(each.isupper() or each.istitle() for each in initials)
+    return (found[1],) if cased or _is_short_uncased(found[1]) else ()
 
 
-def _initials(name: str) -> list[str]:
-    return [word[0] for word in name.split()]
+def _is_short_uncased(name: str) -> bool:
+    return len(name) <= UNCASED_NAME_CHARS and name.upper() == name.lower()
 
 
 @lru_cache(maxsize=4096)

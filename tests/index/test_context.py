@@ -103,6 +103,7 @@ def test_neighbours_without_a_match_are_given_only_on_demand_and_last(root: Path
         ("小明：等一下", ("小明",)),
         ("note: wait", ()),
         ("анна: подожди", ()),
+        ("阅读偏好：历史", ()),
         ("http://x.org is down", ()),
         ("She said: wait", ()),
         ("12:30 lunch", ()),
