@@ -67,7 +67,7 @@ class Settings:
     weight_recency: float = 0.2  # at most, for text of today
     half_life_days: float = 90.0
     gate_share: float = 0.05  # a single word in more of the segments than this is weak
-    rerank_count: int = 128  # candidates whose text is looked at; see index/search.py
+    rerank_count: int = 96  # candidates whose text is looked at; see index/search.py
     date_after_days: int = 4  # a day is still told of so much later
     neighbour_hits_count: int = 0  # segments beside the best hits that are given behind them
     substring_segments_count: int = 20_000  # read by the last resort of the relaxed reading

@@ -2,7 +2,7 @@
 
     python tools/bench.py             all sizes, writes the table into docs/benchmarks.md
     python tools/bench.py --quick     small sizes, prints only
-    python tools/bench.py --part X    only process, sync or recall; prints only
+    python tools/bench.py --part X    only process, sync, recall or wide; prints only
 
 Nothing here is a test: machines are shared and noisy. A ratio above its bound is printed as such.
 """
@@ -34,7 +34,7 @@ from h2ams.index.lookup import match_of
 from h2ams.index.schema import TOKENIZER, rowid_range
 from h2ams.memory.segment import Segment, serialize
 from h2ams.sqlite import CACHE_KIB
-from h2ams.text.words import analyse, parse_query
+from h2ams.text.words import analyse, parse_query, roots
 from h2ams.tokens import counter
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
@@ -150,16 +150,16 @@ def reference_build(root: Path) -> float:
     with tempfile.TemporaryDirectory() as folder:
         connection = apsw.Connection(os.path.join(folder, "r.db"))
         connection.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF")
-        connection.execute(
-            f'CREATE VIRTUAL TABLE f USING fts5(words, forms, labels, tokenize="{TOKENIZER}")'
-        )
+        columns = f'words, forms, labels, roots, tokenize="{TOKENIZER}"'
+        connection.execute(f"CREATE VIRTUAL TABLE f USING fts5({columns})")
         started = time.perf_counter()
         with connection:
             for path in root.rglob("memory.md"):
                 for body in bodies_of(path.read_text(encoding="utf-8")):
                     count(body)
                     words, forms = analyse(body)
-                    connection.execute("INSERT INTO f VALUES (?, ?, '')", (words, forms))
+                    row = (words, forms, roots(words))
+                    connection.execute("INSERT INTO f VALUES (?, ?, '', ?)", row)
         return time.perf_counter() - started
 
 
@@ -319,7 +319,7 @@ def recall_lines(found: dict[int, Timed]) -> list[Line]:
         p95 = percentile(timed.recall, 0.95)
         bare = percentile(timed.bare, 0.95)
         name = f"recall, 8 scopes of {size:,} segments, p95"
-        line = ratio_line(f"{name} / bare match", p95, bare, 4)
+        line = ratio_line(f"{name} / bare match", p95, bare, 6)
         if size == small:  # no bound: at this size the match itself costs next to nothing
             line = replace(line, bound="–", ok=None)
         lines.append(line)
@@ -350,6 +350,75 @@ def recall_lines(found: dict[int, Timed]) -> list[Line]:
         ratio_line(f"recall at {large:,}, p95 / at {small:,}, same scopes", p95, before, 1.5)
     )
     return lines
+
+
+# -- many scopes, and questions that nobody asks ---------------------------------------------------
+
+
+def bench_wide(scopes: int, per_scope: int, work: Path, words: Words, count: int) -> list[Line]:
+    """A session with ``scopes`` related ones, among as many that are not; odd questions in one."""
+    root, state = work / "wide", work / "wide-state"
+    source = random.Random(SEED)
+    for number in range(2 * scopes):
+        write_scope(root, f"sessions/r{number:05}", per_scope, words, source)
+    related = [f"r{number:05}" for number in range(0, 2 * scopes, 2)]
+    access = Access(session="r00001", related_sessions=related)
+    with Memory.open(root, state=state) as memory:
+        memory.rebuild()
+        connection = apsw.Connection(str(state / "index.db"))
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        names = {f"sessions/{each}" for each in (*related, "r00001")}
+        found = connection.execute("SELECT no, name FROM scopes")
+        numbers = [no for no, name in found if name in names]
+        ours, bare, joined, plain, odd = [], [], [], [], []
+        for query in questions(words, count):
+            bare += times(lambda q=query: bare_match(connection, q, numbers), 1)
+            joined += times(lambda q=query: join_and_rank(connection, q, numbers), 1)
+            ours += times(lambda q=query: memory.recall(q, access=access), 1)
+            plain += times(lambda q=query: memory.recall(q), 1)
+        for query in adversarial(words, 5 * count):
+            odd += times(lambda q=query: memory.recall(q), 1)
+        connection.close()
+    shutil.rmtree(root)
+    shutil.rmtree(state)
+    cheaper = min(percentile(joined, 0.95), 4 * percentile(bare, 0.95))
+    size = f"{2 * scopes * per_scope:,}"
+    return [
+        ratio_line(
+            f"recall, {scopes + 1:,} scattered scopes of {2 * scopes:,}, p95"
+            " / cheaper of join + ORDER BY rank and 4 x bare match",
+            percentile(ours, 0.95),
+            cheaper,
+            1,
+        ),
+        ratio_line(
+            f"recall of all {size} segments, worst of {len(odd):,} odd questions"
+            " / median of ordinary ones",
+            max(odd),
+            statistics.median(plain),
+            20,
+        ),
+    ]
+
+
+def adversarial(words: Words, count: int) -> list[str]:
+    """Long questions of the commonest words, one letter repeated, prefixes, wild punctuation."""
+    source = random.Random(SEED + 2)
+    made = []
+    for number in range(count):
+        common = words.draw(source, 100)
+        kind = number % 5
+        if kind == 0:
+            made.append(" ".join(common))
+        elif kind == 1:
+            made.append(" ".join(words.words[:100]))
+        elif kind == 2:
+            made.append(" ".join(word[:2] + "*" for word in common))
+        elif kind == 3:
+            made.append('"' + " ".join(common[:30]) + '" ' + "".join(common))
+        else:
+            made.append("".join(source.choices("ab-_./用户の*\"' ", k=2_000)))
+    return made
 
 
 # -- the whole process ---------------------------------------------------------------------------
@@ -411,7 +480,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="small sizes, print only")
     parser.add_argument("--questions", type=int, default=200)
     parser.add_argument(
-        "--part", choices=("process", "sync", "recall"), help="only this part; prints only"
+        "--part", choices=("process", "sync", "recall", "wide"), help="only this part; prints only"
     )
     options = parser.parse_args()
     sizes = (2_000, 10_000) if options.quick else (10_000, 100_000, 1_000_000)
@@ -430,6 +499,9 @@ def main() -> int:
             lines += recall_lines(
                 {size: bench_recall(size, work, words, options.questions) for size in sizes}
             )
+        if options.part in (None, "wide"):
+            scopes = 200 if options.quick else 1_000
+            lines += bench_wide(scopes, 50, work, words, options.questions)
     versions = f"Python {platform.python_version()}, SQLite {apsw.sqlite_lib_version()}"
     text = f"{table(lines)}\n\n{versions}, {os.cpu_count()} cores, seed {SEED}."
     print(text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -165,7 +166,7 @@ class Maker:
         shown = redact(clean_text(body[: self.settings.max_indexed_chars])).text
         words, forms = words_module.analyse(shown)
         tags = tuple(map(clean_text, tags))
-        labels = _labels((*tags, *names), clean_text(heading), self.scope)
+        labels = _labels((*tags, *names, *speaker_of(shown)), clean_text(heading), self.scope)
         source_ids = tuple(map(clean_text, sources))
         sources_json = _json(source_ids)
         updated = _iso(updated_at)
@@ -195,6 +196,29 @@ class Maker:
             heading=clean_text(heading),
             body=shown,
         )
+
+
+# A name at the beginning, one to three capitalised words, and a colon; in a script without capitals
+# a short one, since what is longer there is rather a heading. As people write down who said what.
+UNCASED_NAME_CHARS = 3
+_SPEAKER = re.compile(
+    r"\s*[*_]{0,2}((?:[^\W\d_a-z][\w.'’-]{0,30})(?:[ ][^\W\d_a-z][\w.'’-]{0,30}){0,2}?)[*_]{0,2}"
+    r"(?::[*_]{0,2}\s|：)"
+)
+
+
+def speaker_of(text: str) -> tuple[str, ...]:
+    """Who says ``text``, where it begins with a name and a colon: ``Ada: I would …``."""
+    found = _SPEAKER.match(text)
+    if found is None or len(found[1]) > 40:
+        return ()
+    initials = [word[0] for word in found[1].split()]
+    cased = all(each.isupper() or each.istitle() for each in initials)
+    return (found[1],) if cased or _is_short_uncased(found[1]) else ()
+
+
+def _is_short_uncased(name: str) -> bool:
+    return len(name) <= UNCASED_NAME_CHARS and name.upper() == name.lower()
 
 
 @lru_cache(maxsize=4096)

@@ -82,6 +82,19 @@ class Sight(NamedTuple):
     figures: int
     rank: int
 
+    def elsewhere(self) -> list[int]:
+        """Places of the terms that are not in it but around, or in a related word; rising."""
+        found = [place for place in self.near if not self.mask >> place & 1]
+        rest = self.related
+        for place in found:
+            rest &= ~(1 << place)
+        while rest:
+            low = rest & -rest
+            found.append(low.bit_length() - 1)
+            rest ^= low
+        found.sort()
+        return found
+
 
 class Statistics:
     """What the terms weigh in the authorised scopes, and the factors of a segment's own."""
@@ -97,13 +110,20 @@ class Statistics:
         with_context = settings.weight_context > 0
         self.length_bit = places.CONTEXT_BIT if with_context else 0  # which length of the figures
         self._average = average_length * (places.LONGER if with_context else 1)
+        self._tables = [
+            _sums(self.weights[start : start + 8]) for start in range(0, len(self.weights), 8)
+        ]
         self._by_mask: dict[int, list[_Needle]] = {}
         self._cues = [self._cue_factor(cue, False) for cue in range(8)]
         self._own_cues = [self._cue_factor(cue, True) for cue in range(8)]
 
     def weight(self, mask: int) -> float:
-        """Weight of all terms in ``mask`` together."""
-        return sum(weight for place, weight in enumerate(self.weights) if mask >> place & 1)
+        """Weight of all terms in ``mask`` together: looked up eight terms at a time."""
+        found = 0.0
+        for table in self._tables:
+            found += table[mask & 255]
+            mask >>= 8
+        return found
 
     def norm(self, length: int) -> float:
         """BM25's length part: k1 * (1 - b + b * length / average), context counted with."""
@@ -169,13 +189,14 @@ class Statistics:
             form = needle.form
             if form and (form in forms or form in words or form in labels):
                 exact += needle.weight
-        for place, weight in enumerate(self.weights):
-            if seen.mask >> place & 1:
-                continue
-            own = self.settings.weight_related if seen.related >> place & 1 else 0.0
-            near = seen.near.get(place, 0.0)
-            bm25 += weight * own * (k1 + 1) / (own + norm)
-            context += weight * (k1 + 1) * ((own + near) / (own + near + norm) - own / (own + norm))
+        half = self.settings.weight_related
+        for place in seen.elsewhere():
+            weight = self.weights[place] * (k1 + 1)
+            own = half if seen.related >> place & 1 else 0.0
+            near = own + seen.near.get(place, 0.0)
+            part = weight * own / (own + norm)
+            bm25 += part
+            context += weight * near / (near + norm) - part
         for text, weight in self._neighbours(seen.mask):
             if text in words:
                 phrase += weight
@@ -203,7 +224,7 @@ class Statistics:
             "closeness": base * self.closeness_factor(seen.rank),
             "recency": base * self.recency_factor(places.day_of(seen.figures)),
         }
-        return {name: round(value, DIGITS) for name, value in parts.items()}
+        return {name: round(value, DIGITS) if value else 0.0 for name, value in parts.items()}
 
     def _count(self, needle: _Needle, words: str, forms: str) -> int:
         if not needle.tokens:  # a date
@@ -253,6 +274,14 @@ class Statistics:
                 weight = min(self.weights[place], self.weights[place + 1])
                 found.append((f" {left.tokens[-1]} {right.tokens[0]} ", weight))
         return found
+
+
+def _sums(weights: Sequence[float]) -> list[float]:
+    """The sum of each subset of at most eight ``weights``, by its mask."""
+    sums = [0.0]
+    for weight in weights:
+        sums += [each + weight for each in sums]
+    return sums
 
 
 class _Needle(NamedTuple):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from h2ams import Access, Memory
 from h2ams.index import places
+from h2ams.index.rows import speaker_of
 
 DAY = "2026-03-04T10:00:00Z"
 TALK = ("I planted a kiwi tree", "How nice, does it bear fruit?", "Yes, small green ones")
@@ -91,6 +92,32 @@ def test_neighbours_without_a_match_are_given_only_on_demand_and_last(root: Path
         assert hits[-1].score == pytest.approx(sum(hits[-1].terms.values()))
         assert [hit.record.id for hit in memory.recall("kiwi", limit=2).hits] == ["far", "t0"]
         assert [hit.record.id for hit in memory.recall("kiwi", kinds=["goal"]).hits] == []
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("Ada: I would wait", ("Ada",)),
+        ("**Ada Lovelace:** wait", ("Ada Lovelace",)),
+        ("Анна: подожди", ("Анна",)),
+        ("小明：等一下", ("小明",)),
+        ("note: wait", ()),
+        ("анна: подожди", ()),
+        ("阅读偏好：历史", ()),
+        ("http://x.org is down", ()),
+        ("She said: wait", ()),
+        ("12:30 lunch", ()),
+    ],
+)
+def test_who_speaks_is_read_from_the_beginning(said: str, name: tuple[str, ...]) -> None:
+    assert speaker_of(said) == name
+
+
+def test_a_speaker_asked_for_ranks_above_who_is_spoken_to(root: Path) -> None:
+    write(root, "user/memory.md", *talk("Bob: Ada, the kiwi is ripe", "Ada: the kiwi is ripe, Bob"))
+    with opened(root) as memory:
+        assert ids(memory, "What did Ada say about the kiwi?")[0] == "t1"
+        assert ids(memory, "What did Bob say about the kiwi?")[0] == "t0"
 
 
 def scores(memory: Memory, query: str, access: Access | None = None) -> list[tuple[object, ...]]:

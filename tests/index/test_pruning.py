@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from h2ams import Access, Memory
-from h2ams.index import search
+from h2ams.index import reading
+from h2ams.index.field import FirstPass
 from h2ams.index.search import Filters, Found, Searcher, Wanted
 from h2ams.memory.access import Gate
 from h2ams.settings import Settings
@@ -64,7 +65,7 @@ def test_pruning_changes_no_result(
     settings = replace(PLAIN, rerank_count=rerank)
     with opened(root) as memory, pytest.MonkeyPatch.context() as patch:
         memory.sync()
-        patch.setattr(search, "COMMON_ROWS", common)
+        patch.setattr(reading, "COMMON_ROWS", common)
         for query in queries:
             wanted = Wanted(limit)
             pruned, whole = search_twice(memory, access, " ".join(query), wanted, settings)
@@ -88,13 +89,13 @@ def rows_fetched(
 ) -> tuple[int, int]:
     """How many rows the first pass looks at with pruning and without it."""
     seen: list[int] = []
-    first_pass = Searcher._first_pass
+    order = FirstPass.order
 
-    def counting(self: Searcher, field: object, kept: dict[int, int]) -> object:
+    def counting(self: FirstPass, field: object, kept: dict[int, int]) -> object:
         seen.append(len(kept))
-        return first_pass(self, field, kept)  # type: ignore[arg-type]
+        return order(self, field, kept)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Searcher, "_first_pass", counting)
+    monkeypatch.setattr(FirstPass, "order", counting)
     pruned, whole = search_twice(memory, None, query, Wanted(10), settings)
     assert pruned == whole and len(whole.hits) == 10
     return seen[0], seen[-1]
@@ -105,7 +106,7 @@ def test_rows_of_common_words_alone_are_not_fetched(
 ) -> None:
     big_corpus(tmp_path / "root", 900)
     settings = replace(PLAIN, rerank_count=20)
-    monkeypatch.setattr(search, "COMMON_ROWS", 100)
+    monkeypatch.setattr(reading, "COMMON_ROWS", 100)
     with opened(tmp_path / "root") as memory:
         memory.sync()
         pruned, whole = rows_fetched(memory, "kiwi plan heron note", settings, monkeypatch)
@@ -121,3 +122,16 @@ def test_a_scope_of_many_segments_is_searched_without_fetching_most_of_it(
         memory.sync()
         pruned, whole = rows_fetched(memory, "kiwi plan heron note list", PLAIN, monkeypatch)
         assert pruned < 3_000 and whole == 40_000
+
+
+def test_a_question_fetches_no_more_than_so_many_rows_and_says_what_it_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    big_corpus(tmp_path / "root", 300)
+    monkeypatch.setattr(reading, "SMALL_ROWS", 100)
+    with opened(tmp_path / "root") as memory:
+        found = memory.recall(f"{COMMON} kiwi", limit=5)
+        assert found.dropped_terms == ("page", "item")  # the rarest four are kept in any case
+        assert all("kiwi" in hit.record.body for hit in found.hits)
+        prefixes = memory.recall("pl* no* li* pa* it* ki* he* ba* qu* nu*", limit=5)
+        assert prefixes.dropped_terms[:2] == ("qu*", "nu*") and prefixes.hits
