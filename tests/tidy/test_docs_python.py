@@ -31,7 +31,7 @@ def test_every_public_name_is_mentioned() -> None:
 
 def test_every_public_method_of_memory_is_mentioned() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    names = [name for name in vars(h2ams.Memory) if not name.startswith("_")]
+    names = [name for name in dir(h2ams.Memory) if not name.startswith("_")]
     assert [name for name in names if not re.search(rf"[`.]{name}\b", text)] == []
 
 
