@@ -96,7 +96,7 @@ def _joined(
         rowid = rowids[hit.record.address]
         cosine = likeness.pop(rowid, 0.0)
         part = round(unit * max(0.0, cosine), DIGITS)
-        around = getattr(hit, "through", "direct") == "neighbour"
+        around = hit.through == "neighbour"
         if place < DEPTH:
             terms = {**hit.terms, "semantic": part}
             hit = replace(hit, score=total(terms), terms=terms)
