@@ -49,12 +49,16 @@ def checked_token(text: str, where: str) -> str:
     return token
 
 
+BACKLOG = 128  # connections that wait to be taken
+
+
 def listen(port: int) -> socket.socket:
     """A listening socket on loopback; port 0 is any free one. ``UsageError`` where it is taken."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((HOST, port))
+        listener.listen(BACKLOG)  # before anybody is told the address: who comes early waits
     except (OSError, OverflowError) as error:
         listener.close()
         raise UsageError(f"port {port} on {HOST}: {error}", hint="give another --port") from error
