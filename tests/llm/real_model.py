@@ -21,6 +21,9 @@ from h2ams.models.http_json import Patience
 from h2ams.models.openai_compatible import OpenAiCompatible
 from h2ams.models.request import ModelMessage, Request
 from h2ams.text.injection import is_instruction, is_scaffold
+from h2ams.threads.context_engine import ContextEngine
+from h2ams.threads.thread_sqlite import SqliteThreadStore
+from h2ams.tokens import counter
 
 PATIENCE = Patience(total_s=900.0, attempts_count=1)
 TALK = [
@@ -118,3 +121,29 @@ def test_an_adjustment_names_only_what_was_shown(model: OpenAiCompatible, tmp_pa
         known = {each.address for each in memory.list("sessions/s1")}
         assert {*found.correction.add, *found.correction.evict} <= known
         assert found.ran or found.failure
+
+
+def test_a_thread_keeps_its_rules_whatever_summary_the_model_writes(
+    model: OpenAiCompatible, tmp_path: Path
+) -> None:
+    """A summary that does not pass is not committed; the prompt stays within its budget."""
+    store = SqliteThreadStore(tmp_path / "threads.db")
+    settings = Settings(encoding="estimate", thread_summary_tokens=200)
+    engine = ContextEngine(
+        store, settings=settings, counter=counter("estimate"), summariser=model, flush_mode="off"
+    )
+    thread = engine.thread("t", window=1_600, reserve=100)
+    for n in range(12):
+        thread.append({"role": "user", "content": f"Question {n}: where is file_{n}.py? " * 8})
+        thread.append({"role": "assistant", "content": f"It is in src/part_{n}/. " * 10})
+    before = len(thread.rows())
+    done = thread.compact(force=True)
+    print(done.outcome, done.reason, done.before_tokens, done.after_tokens)
+    assert done.inserted == (done.outcome == "compacted")
+    if done.outcome == "compacted":
+        assert done.after_tokens < done.before_tokens
+    assert sum(row.kind == "message" for row in thread.rows()) == before
+    made = thread.context({"role": "user", "content": "And where is file_3.py?"})
+    assert made.receipt.tokens <= 1_500
+    assert made.messages[-1]["content"] == "And where is file_3.py?"
+    store.close()
