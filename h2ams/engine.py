@@ -7,7 +7,6 @@ own; what it adds is the order: authorise, make fresh, read or write, sync.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from h2ams.upkeep.doctor import DoctorReport
     from h2ams.upkeep.importers import SummaryText
     from h2ams.upkeep.status import Status
-
-_log = logging.getLogger(__name__)
 
 MOST_HITS = 1_000  # a recall gives no more, whatever is asked for
 COVERED = 1.25  # matches of so many times its budget are considered for a block
@@ -308,7 +305,10 @@ class Memory(Reads):
         try:
             self.dreams.refresh(scope.text, model="rules")
         except H2amsError as error:
-            _log.warning("%s: its summary could not follow: %s", scope, error.message)
+            import logging  # 5 ms that a recall does not need
+
+            log = logging.getLogger(__name__)
+            log.warning("%s: its summary could not follow: %s", scope, error.message)
 
     # -- access -----------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ once, the dear ones (encoder, store) when they are first needed.
 from __future__ import annotations
 
 import functools
-import logging
 import os
 import threading
 import time
@@ -57,8 +56,6 @@ IGNORE_FILE = ".gitignore"
 JOURNAL_FOLDER = "journal"  # memory/lifecycle_plan.JOURNAL, without importing it for a recall
 READ_TRIES = 5  # of a read beside operations on scopes that follow each other
 _READS = frozenset({"recall", "context", "get", "list", "sources", "status"})
-
-_log = logging.getLogger(__name__)
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -403,7 +400,11 @@ class Parts:
         except sqlite.DAMAGED as error:
             self._heal(error)
         except (H2amsError, sqlite.Error, OSError) as error:  # the next sync or recall catches up
-            _log.warning("written, but the index could not follow: %s", error)
+            import logging  # 5 ms that a recall does not need
+
+            logging.getLogger(__name__).warning(
+                "written, but the index could not follow: %s", error
+            )
 
     @property
     def tokens(self) -> TokenCounter:

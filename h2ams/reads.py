@@ -7,7 +7,6 @@ state of the active set, never a segment.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from h2ams.models.request import Model
     from h2ams.threads.context_engine import Thread
     from h2ams.threads.message import Shape
-
-_log = logging.getLogger(__name__)
 
 MOST_HITS = 1_000  # a recall gives no more, whatever is asked for
 COVERED = 1.25  # matches of so many times its budget are considered for a block

@@ -11,8 +11,7 @@ from typing import NamedTuple
 from h2ams.index.lookup import Area, Lookup, match_of, match_of_any
 from h2ams.index.score import idf
 from h2ams.settings import Settings
-from h2ams.text.cues import asks_time
-from h2ams.text.dates import spans_in
+from h2ams.text.cues import asks_time, may_name_days
 from h2ams.text.words import Query, Term, roots_of
 
 COUNTED_TERMS = 512  # terms of a very long query whose rows are counted to find the rarest
@@ -79,6 +78,10 @@ def bounded(
 
 def dates_in(query: Query, settings: Settings, today: int) -> tuple[Dated, ...]:
     """Days that the question names, as terms with their first and last day."""
+    if not may_name_days(query.text):
+        return ()
+    from h2ams.text.dates import spans_in  # its patterns take 4 ms to make
+
     return tuple(
         (Term(span.text, "date", ()), span.first, span.last + settings.date_after_days)
         for span in spans_in(query.text, today)

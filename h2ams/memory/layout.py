@@ -241,8 +241,8 @@ _SUMMARY = re.compile(r"summary\.([A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8})*)\.md")
 _TEMPORARY_ENDS = ("~", "~.md", ".tmp", ".bak", ".swp", ".swo", ".swx")
 # What sync tools append when both sides changed. People write titles such as "merge-conflict" and
 # "(conflict resolution)" too, so only the tools' own forms count.
-_CONFLICT = re.compile(
-    r"""
+# Compiled when first asked: a walk that meets no such name does without.
+_CONFLICT = r"""
     .*\.sync-conflict-\d{8}-\d{6}.*                                       # Syncthing
     | .*_conflict-\d{8}-\d{6}                                             # ownCloud
     | .*[\[(][^\[\]()]*(?:conflicted\ copy|sfconflict|copie\ en\ conflit   # Dropbox, Nextcloud,
@@ -251,12 +251,10 @@ _CONFLICT = re.compile(
     | .*[\[(]conflict(?:ed)?(?:\ \d+)?[\])]                               # pCloud, Google Drive
     | .*\.conflict\d*                                                     # Resilio
     | .*-\d{4}_conflict(?:\(\d+\))?                                       # Synology
-    """,
-    re.VERBOSE,
-)
+    """
 _OWN_STEMS = ("memory", "archive", "content", "session", "summary")
 # Numbered copies are ordinary titles elsewhere; of the engine's own files they are copies.
-_NUMBERED = re.compile(
+_NUMBERED = (
     r"(?:memory|archive|content|session|summary(?:\.[a-z-]+)?)"
     r"(?: \(\d+\)| \d+| - copy(?: \(\d+\))?|[ ._-]conflict(?:ed)?)"
 )
@@ -298,10 +296,10 @@ def _other(kind: Kind, name: str) -> tuple[Role, str]:
 
 def _is_conflict_copy(kind: Kind, stem: str) -> bool:
     """``stem`` is in lower case; the cheap tests first, as every note of a vault comes here."""
-    if ("confli" in stem or "konflikt" in stem) and _CONFLICT.fullmatch(stem):
+    if ("confli" in stem or "konflikt" in stem) and re.fullmatch(_CONFLICT, stem, re.VERBOSE):
         return True
     own = kind in _SCOPE_KINDS and stem.startswith(_OWN_STEMS)
-    return own and _NUMBERED.fullmatch(stem) is not None
+    return own and re.fullmatch(_NUMBERED, stem) is not None
 
 
 def _doubt(kind: Kind, name: str, lower: str) -> str:

@@ -31,7 +31,7 @@ _COMMON_ID = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 # Windows opens a device for these, whatever extension follows: `nul.md` is not a file there.
-_DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(?:\..*)?", re.IGNORECASE)
+_DEVICE = r"(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(?:\..*)?"
 _FORMS = (
     "user, global, vp/ID, chat/ID[/vp/ID], sessions/ID[/user|/vp/ID|/feature/ID|/topic/T1[/T2]], "
     "feature/ID, topic/T1[/T2] or agent/ID"
@@ -183,7 +183,7 @@ def _id_problem(name: str) -> str:
         return "a dot at the beginning or the end"
     if ".." in name:
         return "'..' is not allowed"
-    if _DEVICE.fullmatch(name):
+    if re.fullmatch(_DEVICE, name, re.IGNORECASE):
         return "a device name on Windows"
     if name == NEVER_READ:
         return "a folder of this name is never read"

@@ -14,8 +14,10 @@ from h2ams.text.words import analyse
 
 ASKS, TIME, SELF = 1, 2, 4
 
-_ASIDE = re.compile(r"\s*[\[(（【][^\[\]()（）【】]{0,400}[\])）】]\s*\Z")
-_ENDS_ASKING = re.compile(r"[?？؟]+[\s\"'”’»」』)\]!！.*_]*\Z")
+# Patterns are made when first needed: a process that only asks needs none of the first three.
+_ASIDE = r"\s*[\[(（【][^\[\]()（）【】]{0,400}[\])）】]\s*\Z"
+_YEAR = r"(?<![^ ])[12]\d{3}(?![^ ])"
+_ENDS_ASKING = r"[?？؟]+[\s\"'”’»」』)\]!！.*_]*\Z"
 
 _SELF = """
 i me my mine myself we us our ours ourselves
@@ -50,16 +52,109 @@ _DENSE_TIMES = """
 """
 
 # "When" asks where a sentence begins with it; elsewhere it mostly joins two sentences.
-_ASKS_TIME = re.compile(
+_ASKS_TIME = (
     r"(?:\A|[.?!:;\n]|\b(?:since|and|tell me|know|remember|und|seit|et|depuis|с|и)\b)\W*"
     r"(?:when|wann|quand|cuándo|cuando|когда)\b"
     r"|\b(?:how long|(?:what|which)\s+(?:year|date|day|month|time|century|decade|week)|"
     r"wie lange|combien de temps|desde cuándo|"
     r"как долго|как(?:ом|ой|ое|ого)\s+(?:год|году|месяце|веке|день|число))\b"
     r"|什么时候|什麼時候|什么时间|何时|何時|哪一?年|哪一?天|哪个月|哪个世纪|几月|几号|多久|"
-    r"いつ|何年|何月|何日|언제|몇\s*년|몇\s*월",
-    re.IGNORECASE,
+    r"いつ|何年|何月|何日|언제|몇\s*년|몇\s*월"
 )
+_ASKING_WORDS = (
+    *("when", "wann", "quand", "cuando", "how long", "what", "which", "wie lange"),
+    "combien de temps",
+)
+
+
+# The words of ``dates`` that are written in ASCII letters: without one, and without a digit, an
+# ASCII text names no day, and the patterns there need not be made (4 ms).
+_DAY_WORDS = frozenset(
+    [
+        "january",
+        "jan",
+        "januar",
+        "february",
+        "feb",
+        "februar",
+        "march",
+        "mar",
+        "maerz",
+        "april",
+        "apr",
+        "may",
+        "mai",
+        "june",
+        "jun",
+        "juni",
+        "july",
+        "jul",
+        "juli",
+        "august",
+        "aug",
+        "september",
+        "sept",
+        "sep",
+        "october",
+        "oct",
+        "oktober",
+        "november",
+        "nov",
+        "december",
+        "dec",
+        "dezember",
+        "monday",
+        "tuesday",
+        "wednesday",
+        "thursday",
+        "friday",
+        "saturday",
+        "sunday",
+        "montag",
+        "dienstag",
+        "mittwoch",
+        "donnerstag",
+        "freitag",
+        "samstag",
+        "sonntag",
+        "today",
+        "yesterday",
+        "night",
+        "heute",
+        "gestern",
+        "vorgestern",
+        "day",
+        "days",
+        "week",
+        "weeks",
+        "month",
+        "months",
+        "year",
+        "years",
+        "tag",
+        "tage",
+        "tagn",
+        "tagen",
+        "woche",
+        "wochee",
+        "wochen",
+        "wocheen",
+        "monat",
+        "monate",
+        "monatn",
+        "monaten",
+        "jahr",
+        "jahre",
+        "jahrn",
+        "jahren",
+    ]
+)
+_NO_WORD = r"[^a-z]+"
+
+
+@cache
+def _pattern(text: str, flags: int = 0) -> re.Pattern[str]:
+    return re.compile(text, flags)
 
 
 @cache
@@ -69,16 +164,16 @@ def _tokens(text: str) -> frozenset[str]:
 
 def cues(text: str, words: str) -> int:
     """Bits of the cues in ``text``, whose analysed ``words`` are given."""
-    tokens = frozenset(words.split())
+    tokens = set(words.split())
     found = 0
     if "?" in text or "？" in text or "؟" in text:
-        end = _ASIDE.sub("", text[-1_000:])
-        if _ENDS_ASKING.search(end[-40:]):
+        end = _pattern(_ASIDE).sub("", text[-1_000:])
+        if _pattern(_ENDS_ASKING).search(end[-40:]):
             found |= ASKS
-    if not (tokens.isdisjoint(_tokens(_TIMES)) and tokens.isdisjoint(_tokens_of(_DENSE_TIMES))):
+    if not (
+        tokens.isdisjoint(_tokens(_TIMES)) and tokens.isdisjoint(_tokens_of(_DENSE_TIMES))
+    ) or _pattern(_YEAR).search(words):
         found |= TIME
-    elif any(len(token) == 4 and token.isdecimal() and token[0] in "12" for token in tokens):
-        found |= TIME  # a year
     if not tokens.isdisjoint(_tokens(_SELF)) or _has_any(text, _SELF_CHARACTERS):
         found |= SELF
     return found
@@ -95,4 +190,16 @@ def _tokens_of(listed: str) -> frozenset[str]:
 
 def asks_time(text: str) -> bool:
     """Whether a question asks when or how long."""
-    return _ASKS_TIME.search(text) is not None
+    if text.isascii() and not any(each in text.lower() for each in _ASKING_WORDS):
+        return False  # none of the pattern's ASCII words
+    return _pattern(_ASKS_TIME, re.IGNORECASE).search(text) is not None
+
+
+def may_name_days(text: str) -> bool:
+    """False only where ``dates.spans_in`` finds nothing; costs next to nothing."""
+    if not text.isascii():
+        return True
+    low = text.lower()
+    if any(each in low for each in "0123456789"):
+        return True
+    return not _DAY_WORDS.isdisjoint(_pattern(_NO_WORD).split(low))

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from h2ams.text import dates
+from h2ams.text.cues import may_name_days
 from h2ams.text.dates import MAX_SPANS, spans_in
 
 EPOCH = datetime.date(1970, 1, 1).toordinal()
@@ -109,3 +111,87 @@ WORDS = "last this in на в vor two 3 31 may mai мая 5月 8日 week 周 天
 @given(st.lists(st.sampled_from(WORDS.split()), max_size=12), st.integers(0, 40_000))
 def test_words_of_dates_in_any_order_are_read_or_left(words: list[str], today: int) -> None:
     assert all(span.first <= span.last for span in spans_in(" ".join(words), today))
+
+
+PARTS = sorted(
+    {
+        *(
+            each
+            for each in (*dates._MONTH_OF, *dates._WEEKDAY_OF, *dates._NUMBERS)
+            if each.isascii()
+        ),
+        *[
+            "on",
+            "in",
+            "last",
+            "this",
+            "during",
+            "since",
+            "im",
+            "letzten",
+            "am",
+            "the",
+            "of",
+            "vor",
+            "a",
+            "ago",
+            "next",
+        ],
+        *[
+            "today",
+            "heute",
+            "day",
+            "before",
+            "yesterday",
+            "vorgestern",
+            "gestern",
+            "night",
+            "week",
+            "weeks",
+            "letzte",
+            "woche",
+        ],
+        *[
+            "letzter",
+            "diese",
+            "month",
+            "months",
+            "monat",
+            "diesen",
+            "year",
+            "years",
+            "jahr",
+            "letztes",
+            "dieses",
+            "days",
+            "tag",
+        ],
+        *[
+            "tage",
+            "tagen",
+            "wochen",
+            "monate",
+            "monaten",
+            "jahre",
+            "jahren",
+            "wocheen",
+            "monatn",
+            "tree",
+            "babe",
+        ],
+    }
+)
+
+
+@given(
+    st.lists(st.sampled_from(PARTS), max_size=6), st.sampled_from([" ", "-", ", ", "_", ".", "'s "])
+)
+def test_the_cheap_check_never_misses_a_day(words: list[str], joint: str) -> None:
+    text = joint.join(words)
+    if spans_in(text, TODAY.toordinal() - EPOCH):
+        assert may_name_days(text)
+
+
+def test_the_cheap_check_lets_ordinary_questions_through() -> None:
+    assert not may_name_days("Which counter do we use for tokens?")
+    assert may_name_days("what happened in May?") and may_name_days("что было в мае?")
