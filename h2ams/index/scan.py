@@ -84,19 +84,33 @@ def is_racy(mtime_ns: int, ctime_ns: int, read_ns: int) -> bool:
     return latest >= read_ns - window
 
 
-def scan(root: Root, settings: Settings, folders: Iterable[str] = ("",)) -> Scan:
+Places = dict[str, Place | None]  # path of a folder -> where it stands in the grammar
+MOST_PLACES = 200_000  # remembered from one walk to the next
+
+
+def scan(
+    root: Root,
+    settings: Settings,
+    folders: Iterable[str] = ("",),
+    *,
+    places: Places | None = None,
+) -> Scan:
     """Walk ``folders`` (relative, ``""`` is the root) and everything below them.
 
-    A folder deeper than ``max_depth_count`` is reported and not entered.
+    A folder deeper than ``max_depth_count`` is reported and not entered. ``places`` remembers from
+    one walk to the next what a path means, which its text alone decides.
 
     ``RootError`` where the root itself is missing or cannot be read: an absent root never looks
     like an empty one.
     """
     result = Scan(started_ns=time.time_ns())
+    places = {} if places is None else places
+    if len(places) > MOST_PLACES:
+        places.clear()
     for folder in folders:
         place = place_of(folder)
         if place is not None:
-            _walk(root, folder, place, result, settings.max_depth_count)
+            _walk(root, folder, place, result, settings.max_depth_count, places)
     return result
 
 
@@ -138,7 +152,9 @@ def found_file(path: str, place: Place, role: Role, status: os.stat_result) -> F
     )
 
 
-def _walk(root: Root, top: str, top_place: Place, result: Scan, max_depth: int) -> None:
+def _walk(
+    root: Root, top: str, top_place: Place, result: Scan, max_depth: int, places: Places
+) -> None:
     base = root.path
     try:
         mtime_ns = os.stat(f"{base}/{top}").st_mtime_ns
@@ -162,7 +178,10 @@ def _walk(root: Root, top: str, top_place: Place, result: Scan, max_depth: int) 
             name = entry.name
             path = f"{folder}/{name}" if folder else name
             if entry.is_dir(follow_symlinks=False):
-                inner = layout.enter(place, name)
+                try:
+                    inner = places[path]
+                except KeyError:
+                    inner = places[path] = layout.enter(place, name)
                 if inner is None:
                     continue
                 if inner.problem and not place.problem:

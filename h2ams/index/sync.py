@@ -24,7 +24,7 @@ from h2ams.errors import RootError, UnsafePathError
 from h2ams.files import Root
 from h2ams.index import vector_sync
 from h2ams.index.plan import Found, Known, Plan, plan_sync
-from h2ams.index.scan import Scan, check_room, found_file, is_racy, no_collections, scan
+from h2ams.index.scan import Places, Scan, check_room, found_file, is_racy, no_collections, scan
 from h2ams.index.schema import Index
 from h2ams.memory import layout
 from h2ams.memory.layout import SEGMENT_ROLES, TRACKED, Role, place_of
@@ -104,6 +104,7 @@ class Syncer:
         self.count = count
         self.clock_ns = clock_ns
         self.vectors: Vectors | None = None  # set where the semantic side is on
+        self._places: Places = {}
         self.folder_problems: tuple[Problem, ...] = ()  # of the last walk over everything
         # Set by a watch in this process: whether the index has all that was written until now.
         self.settled: Callable[[], bool] | None = None
@@ -138,7 +139,10 @@ class Syncer:
         return replace(report, elapsed_ms=(time.perf_counter() - started) * 1000)
 
     def _seen(self, targets: Sequence[str]) -> Scan:
-        return self._scan_targets(targets) if targets else scan(self.root, self.settings)
+        return self._scan_targets(targets) if targets else self._scan(("",))
+
+    def _scan(self, folders: Iterable[str]) -> Scan:
+        return scan(self.root, self.settings, folders, places=self._places)
 
     def unknown(self, paths: Iterable[str]) -> tuple[Problem, ...]:
         """Those of ``paths`` that are neither on the disk nor in the index: mistyped, most likely.
@@ -171,7 +175,7 @@ class Syncer:
                 problems.append(Problem("unsafe-link", error.message, 0, target))
                 continue
             (folders if is_folder else files).append(target)
-        seen = scan(self.root, self.settings, folders)
+        seen = self._scan(folders)
         seen.problems += problems
         seen.skipped_links += len(problems)
         for path in files:
