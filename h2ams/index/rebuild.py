@@ -41,7 +41,7 @@ def rebuild(syncer: Syncer) -> SyncReport:
         try:
             report = _filled(builder, seen)
         except (sqlite.Error, sqlite.Unsound) as error:  # a full disk: what was built is no good
-            message = f"the index could not be built anew ({error}): the old one stays"
+            message = f"the index {index.path} could not be built anew ({error}): the old one stays"
             raise IndexFaultError(message, path=aside, hint="free some space") from error
         with fresh.lock:
             _copy_over(index, fresh.connection)

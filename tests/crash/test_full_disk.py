@@ -189,8 +189,8 @@ def test_a_full_disk_is_an_error_or_a_degraded_mode(
     planted(source / "root", synced=synced)
     disk.mkdir()
     used = sum(path.stat().st_size // 4096 + 1 for path in source.rglob("*")) * 4
-    (source / "ballast").write_bytes(bytes(400_000))
-    size = f"{used + 392 + free_kib}k"
+    (source / "ballast").write_bytes(bytes(2_000_000))  # what will be freed: room for an index
+    size = f"{used + 1_956 + free_kib}k"
     command = [*words, "sh", "-c", ON_SMALL_DISK, "sh", size, str(disk), str(source)]
     command += [sys.executable, "-c", FULL_DISK, str(WORKER), str(disk / "root")]
     command += [str(disk / "ballast"), *WRITES, *READS]
