@@ -32,7 +32,7 @@ def rebuild(syncer: Syncer) -> SyncReport:
     seen = scan(root, settings)
     check_room(seen, settings)
     with index.lock:
-        index.connection  # noqa: B018 - it may have to move: then the new one is made there
+        index.connection.execute("SELECT 1")  # it may have to move: the new one is made there
     aside = f"{index.path}.new-{os.getpid()}-{time.monotonic_ns():x}"
     fresh = Index(aside, encoding=index.encoding)
     try:

@@ -49,9 +49,16 @@ class Anthropic:
         headers = {"anthropic-version": API_VERSION}
         if secret:
             headers["x-api-key"] = secret
-        seams = {"clock": clock, "sleep": sleep, "chance": chance, "now": now}
-        given = {name: each for name, each in seams.items() if each is not None}
-        self._client = JsonClient(base_url, headers, secret=secret, patience=patience, **given)  # type: ignore[arg-type]
+        self._client = JsonClient(
+            base_url,
+            headers,
+            secret=secret,
+            patience=patience,
+            clock=clock,
+            sleep=sleep,
+            chance=chance,
+            now=now,
+        )
         self._model = model
         self._counter = tokens.counter(tokens.ESTIMATE)
 

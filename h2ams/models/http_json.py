@@ -70,8 +70,8 @@ class JsonClient:
         *,
         secret: str = "",
         patience: Patience | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] | None = None,
+        sleep: Callable[[float], None] | None = None,
         chance: Callable[[], float] | None = None,
         now: Callable[[], datetime] | None = None,
     ) -> None:
@@ -79,8 +79,8 @@ class JsonClient:
         self._headers = dict(headers)
         self._secret = secret
         self.patience = patience or Patience()
-        self._clock = clock
-        self._sleep = sleep
+        self._clock = clock or time.monotonic
+        self._sleep = sleep or time.sleep
         self._chance = chance or Random().random
         self._now = now or (lambda: datetime.now(UTC))
         self._guard = threading.Lock()

@@ -52,9 +52,16 @@ class OpenAiCompatible:
             raise ConfigError("no model is named", hint="give the name that the server knows")
         secret = checked_key(key)
         headers = {"Authorization": f"Bearer {secret}"} if secret else {}
-        seams = {"clock": clock, "sleep": sleep, "chance": chance, "now": now}
-        given = {name: each for name, each in seams.items() if each is not None}
-        self._client = JsonClient(base_url, headers, secret=secret, patience=patience, **given)  # type: ignore[arg-type]
+        self._client = JsonClient(
+            base_url,
+            headers,
+            secret=secret,
+            patience=patience,
+            clock=clock,
+            sleep=sleep,
+            chance=chance,
+            now=now,
+        )
         self._model = model
         self._temperature = temperature
         self._knows_schemas = True

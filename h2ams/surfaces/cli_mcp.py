@@ -86,8 +86,10 @@ def _take_streams() -> tuple[BinaryIO, BinaryIO]:
 
 def _need_sdk() -> None:
     """``H2amsError`` where the extra is not installed."""
+    from importlib import import_module
+
     try:
-        import mcp.server.lowlevel  # noqa: F401
+        import_module("mcp.server.lowlevel")
     except ImportError as error:
         raise H2amsError(
             f"the MCP server needs the package mcp ({error})", hint="pip install 'h2ams[mcp]'"

@@ -20,6 +20,7 @@ _ROLES: dict[str, Role] = {
     "system": "system", "human": "user", "ai": "assistant", "tool": "tool", "function": "tool",
     "AIMessageChunk": "assistant", "HumanMessageChunk": "user",
 }  # fmt: skip
+_CHAT_ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 _NAMES: dict[Role, str] = {"system": "system", "user": "human", "assistant": "ai", "tool": "tool"}
 _FIELDS = (
     "content", "id", "name", "tool_calls", "invalid_tool_calls", "tool_call_id", "status",
@@ -68,9 +69,7 @@ class LangChain:
         kind, data = stored["type"], stored["data"]
         role = _ROLES.get(kind, "other")
         if kind == "chat":
-            role = {"user": "user", "assistant": "assistant", "system": "system"}.get(  # type: ignore[assignment]
-                str(data.get("role")), "other"
-            )
+            role = _CHAT_ROLES.get(str(data.get("role")), "other")
         content = read_content(data.get("content"), skip=("tool_use", "tool_call"))
         calls = tuple(
             Call(

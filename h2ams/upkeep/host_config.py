@@ -147,9 +147,10 @@ def _put_toml(text: str, entry: Entry) -> str:
         old = text[slice(*span)]
         for name, line in zip(("command", "args"), lines, strict=True):
             pattern = re.compile(rf"^{name}[ \t]*=[^\r\n]*", re.M)
-            if not pattern.search(old):
+            found = pattern.search(old)
+            if found is None:
                 raise _by_hand(f"{name} of the entry that is there is not on one line")
-            old = pattern.sub(lambda _, line=line: line, old, count=1)  # type: ignore[misc]
+            old = old[: found.start()] + line + old[found.end() :]
         made = text[: span[0]] + old + text[span[1] :]
     expected = before
     servers = expected.setdefault(TABLE, {})

@@ -48,7 +48,7 @@ def workspace(tmp_path: Path) -> str:
 
 def item(workspace: str, **more: object) -> WorkItem:
     values: dict[str, object] = {"id": "w1", "summary": "fix the deploy script"}
-    return WorkItem(workspace=workspace, **(values | more))  # type: ignore[arg-type]
+    return WorkItem(workspace=workspace, **(values | more))
 
 
 def scopes(found: Reuse) -> set[str]:
@@ -112,7 +112,7 @@ def completed(n: int, workspace: str, **more: object) -> WorkItem:
         "evidence": (f"tests pass {n}",),
         "ended_at": f"2026-05-{n:02}T00:00:00Z",
     }
-    return WorkItem(f"c{n}", workspace, **(values | more))  # type: ignore[arg-type]
+    return WorkItem(f"c{n}", workspace, **(values | more))
 
 
 def test_the_newest_twelve_completed_items_of_the_same_real_path_are_given(
@@ -141,7 +141,7 @@ def test_items_are_bounded_in_tokens(workspace: str) -> None:
 
 def excerpt(n: int, workspace: str, **more: object) -> Excerpt:
     values: dict[str, object] = {"at": f"2026-05-{n:02}T00:00:00Z", "owner": "me"}
-    return Excerpt(f"s{n}", workspace, f"we said {n}", **(values | more))  # type: ignore[arg-type]
+    return Excerpt(f"s{n}", workspace, f"we said {n}", **(values | more))
 
 
 def test_excerpts_of_other_ordinary_sessions_of_the_same_owner_are_given(
@@ -195,7 +195,7 @@ def test_an_item_that_is_none_is_refused() -> None:
     with pytest.raises(UsageError):
         WorkItem("w", "/w", schema=3)
     with pytest.raises(UsageError):
-        WorkItem("w", "/w", producer="stranger")  # type: ignore[arg-type]
+        WorkItem("w", "/w", producer="stranger")
     with pytest.raises(ScopeError):
         WorkItem("w", "/w", source_session="../s1")
 
