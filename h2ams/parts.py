@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from h2ams.memory.lifecycle_plan import OwnedState
     from h2ams.memory.store import Store
     from h2ams.models.request import Model
-    from h2ams.stacks.compress import AttemptRecord, Compressor
-    from h2ams.stacks.workflow import Workflow
     from h2ams.text.words import Query
     from h2ams.threads.context_engine import ContextEngine
     from h2ams.tokens import TokenCounter
@@ -121,15 +119,6 @@ def healing(
             raise self._index.fault(error) from error
 
     return run
-
-
-def real_folder(path: str) -> str | None:
-    """The real path of an existing folder: what workspaces are compared by; None for no folder."""
-    try:
-        real = os.path.realpath(path, strict=True)
-    except (OSError, ValueError):
-        return None
-    return real if os.path.isdir(real) else None
 
 
 def _prepared(root: Root) -> str:
@@ -303,36 +292,6 @@ class Parts:
         """Finish what an interrupted operation on a scope left half-way. Mostly one look."""
         if operations_mark(self._root.path)[1]:
             self._lifecycle.settle()
-
-    def stack(
-        self,
-        id: str,
-        *,
-        owner: str | None = None,
-        compressor: Compressor | None = None,
-        telemetry: Callable[[AttemptRecord], None] | None = None,
-        cold_copy: bool = False,
-        create: bool = True,
-    ) -> Workflow:
-        """The exchange stacks of the workflow ``id``; close it, or use it in a ``with`` statement.
-
-        With ``owner``, a scope, it is deleted, renamed and cloned with that scope. Without a
-        ``compressor`` everything stays exact.
-        """
-        from h2ams.stacks.folder import opened
-
-        self._settle()  # nothing of a deleted scope is opened
-        return opened(
-            self._root,
-            id,
-            owner=owner,
-            settings=self.settings,
-            clock=self._now,
-            telemetry=telemetry,
-            compressor=compressor,
-            cold_copy=cold_copy,
-            create=create,
-        )
 
     @functools.cached_property
     def threads(self) -> ContextEngine:

@@ -7,8 +7,9 @@ state of the active set, never a segment.
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from h2ams.memory.access import Access, Gate
 from h2ams.memory.record import Degraded, Hit, Recall, Record
 from h2ams.memory.scope import Scope, canonical_glob, is_utf8, parse_address, parse_scope
 from h2ams.memory.values import check_kind, parse_time
-from h2ams.parts import Parts, healing, real_folder
+from h2ams.parts import Parts, healing
 from h2ams.text.words import parse_query
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from h2ams.active.reuse import Excerpt, Reuse, WorkItem
     from h2ams.active.turn import Turn
     from h2ams.models.request import Model
+    from h2ams.stacks.compress import AttemptRecord, Compressor
+    from h2ams.stacks.workflow import Workflow
     from h2ams.threads.context_engine import Thread
     from h2ams.threads.message import Shape
 
@@ -239,6 +242,36 @@ class Reads(Parts):
             create=create,
         )
 
+    def stack(
+        self,
+        id: str,
+        *,
+        owner: str | None = None,
+        compressor: Compressor | None = None,
+        telemetry: Callable[[AttemptRecord], None] | None = None,
+        cold_copy: bool = False,
+        create: bool = True,
+    ) -> Workflow:
+        """The exchange stacks of the workflow ``id``; close it, or use it in a ``with`` statement.
+
+        With ``owner``, a scope, it is deleted, renamed and cloned with that scope. Without a
+        ``compressor`` everything stays exact.
+        """
+        from h2ams.stacks.folder import opened
+
+        self._settle()  # nothing of a deleted scope is opened
+        return opened(
+            self._root,
+            id,
+            owner=owner,
+            settings=self.settings,
+            clock=self._now,
+            telemetry=telemetry,
+            compressor=compressor,
+            cold_copy=cold_copy,
+            create=create,
+        )
+
     # -- after a turn, and for work items --------------------------------------------------------
 
     def adjust(
@@ -339,6 +372,15 @@ class Reads(Parts):
             return scope
         target = self.store.canonical(scope)
         return target if gate.may_read(target) else scope
+
+
+def real_folder(path: str) -> str | None:
+    """The real path of an existing folder: what workspaces are compared by; None for no folder."""
+    try:
+        real = os.path.realpath(path, strict=True)
+    except (OSError, ValueError):
+        return None
+    return real if os.path.isdir(real) else None
 
 
 def _moment(text: str | None, name: str) -> str | None:
