@@ -158,3 +158,7 @@ def add_force(parser: CommandParser) -> None:
 def add_expect(parser: CommandParser, condition: str) -> None:
     """``--expect``: a write under a condition."""
     parser.option("--expect", metavar="SHA256", help=f"write only if {condition}")
+
+
+def counted(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from h2ams.errors import UsageError
 from h2ams.surfaces import cli_shapes
-from h2ams.surfaces.cli_common import DONE, PROBLEMS, Call, checked_text
+from h2ams.surfaces.cli_common import DONE, PROBLEMS, Call, checked_text, counted
 from h2ams.surfaces.cli_parser import Command, CommandParser
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _agreed(call: Call, memory: Memory, names: Sequence[str]) -> bool:
     planned = _run(call, memory, names, dry_run=True)
     count = sum(len(change.files) for change in planned)
     what = ", ".join(change.scope for change in planned) or "nothing"
-    call.output.stderr.write(f"remove {what} ({_counted(count, 'file')}) for good? [y/N] ")
+    call.output.stderr.write(f"remove {what} ({counted(count, 'file')}) for good? [y/N] ")
     call.output.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -120,7 +120,7 @@ def _tell(call: Call, change: ScopeChange) -> None:
     line = call.output.line
     names = f"{change.scope} to {change.target}" if change.target else change.scope
     verb = "would be " + _DONE[change.kind] if change.dry_run else _DONE[change.kind]
-    line((names, "address"), f": {verb}, {_counted(len(change.files), 'file')}")
+    line((names, "address"), f": {verb}, {counted(len(change.files), 'file')}")
     if change.dry_run:
         for file in change.files:
             line(f"  {file.path}", f" -> {file.to}" if file.to else "")
@@ -138,7 +138,7 @@ def _list(call: Call) -> int:
     with call.open() as memory:
         found = memory.scopes.list()
     for info in found:
-        parts = [_counted(info.segments, "segment"), _counted(info.notes, "note")]
+        parts = [counted(info.segments, "segment"), counted(info.notes, "note")]
         old = [folder for folder in info.folders if folder.startswith(("group/", "session/"))]
         parts += [f"also in {folder}" for folder in old]
         call.output.line((info.scope, "address"), f"  {', '.join(parts)}")
@@ -153,10 +153,6 @@ def _list(call: Call) -> int:
     ]
     call.output.document({"action": "list", "scopes": scopes})
     return DONE
-
-
-def _counted(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def _document(action: str, changes: Sequence[ScopeChange]) -> cli_shapes.Document:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from h2ams.errors import UsageError
-from h2ams.surfaces.cli_common import DONE, PROBLEMS, Call, checked_text
+from h2ams.surfaces.cli_common import DONE, PROBLEMS, Call, checked_text, counted
 from h2ams.surfaces.cli_parser import Command, CommandParser, whole
 from h2ams.surfaces.output import one_line
 
@@ -144,7 +144,7 @@ def _list(call: Call, engine: ContextEngine) -> int:
     found = threads_for(engine, call.access())
     for each in found:
         owner = f"  {each.scope}" if each.scope else ""
-        call.output.line((each.id, "address"), f"  {each.message_count} messages{owner}")
+        call.output.line((each.id, "address"), f"  {counted(each.message_count, 'message')}{owner}")
     threads = [
         {"id": each.id, "scope": each.scope, "messages": each.message_count} for each in found
     ]

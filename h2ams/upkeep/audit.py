@@ -127,7 +127,7 @@ class Auditor:
         findings.sort(key=lambda f: (_ORDER.index(f.code), f.path, f.line, f.address, f.other))
         report = AuditReport(
             len(placed),
-            len(scopes),
+            len({each.scope for each in placed}),
             tuple(findings),
             dict(Counter(each.code for each in findings)),
             plan,

@@ -86,7 +86,7 @@ def test_another_store_is_a_file_or_a_server(desk: Desk, tmp_path: Path, postgre
         desk("new", "t9", "--store", place)
         desk("append", "t9", "hello", "--store", place)
         assert "hello" in desk("show", "t9", "--store", place)
-        assert "t9  1 messages" in desk("list", "--store", place)
+        assert "t9  1 message" in desk("list", "--store", place)
     assert desk("list") == ""
 
 

@@ -207,6 +207,12 @@ def test_named_scopes_alone_are_looked_at(memory: Memory, tmp_path: Path) -> Non
     assert {each.scope for each in report.findings} == {"global"} and report.scope_count == 1
 
 
+def test_a_scope_without_segments_is_not_counted(memory: Memory, tmp_path: Path) -> None:
+    put(tmp_path, "user/memory.md", segment("a", "Tea."))
+    put(tmp_path, "global/memory.md")
+    assert memory.dreams.audit().scope_count == 1  # nor is the root, whose notes are unfiled
+
+
 def test_a_scope_that_cannot_be_mended_holds_no_other_back(memory: Memory, tmp_path: Path) -> None:
     for scope in ("user", "global"):
         put(tmp_path, f"{scope}/memory.md", segment("a", "Tea."), segment("b", "Tea."))
