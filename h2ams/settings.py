@@ -52,30 +52,31 @@ class Settings:
     recall_limit_count: int = 10
     query_terms_count: int = 24  # rarest words that are looked up, the rest is reported
     query_chars: int = 20_000  # text of a query that is analysed
-    bm25_k1: float = 0.9  # measured on development data against 1.2 / 0.75
-    bm25_b: float = 0.4
+    bm25_k1: float = 0.75  # measured on development data: docs/benchmarks.md
+    bm25_b: float = 0.2
     weight_context: float = 1.0  # of the segments around, times index/search.STEPS
     weight_related: float = 0.3  # a word with the same root, as a share of an occurrence
-    related_share: float = 0.03  # for words that no more of the segments have
+    related_share: float = 0.06  # for words that no more of the segments have
     weight_tag: float = 0.5  # share of the text's score, where all tags asked for are there
-    weight_asking: float = 0.2  # share taken from a segment that only asks
-    weight_time: float = 0.4  # share added to one that tells a time, if a time is asked for
+    weight_asking: float = 0.15  # share taken from a segment that only asks
+    weight_time: float = 0.5  # share added to one that tells a time, if a time is asked for
     weight_self: float = 0.2  # share added to one in the first person, if its tag is asked for
-    weight_exact: float = 0.1  # shares of a word's weight: the very form, not only its stem
-    weight_phrase: float = 0.25  # words next to each other as asked
+    weight_exact: float = 0.15  # shares of a word's weight: the very form, not only its stem
+    weight_phrase: float = 0.1  # words next to each other as asked
     weight_closeness: float = 0.3  # at most, for the closest scope
     weight_recency: float = 0.2  # at most, for text of today
     half_life_days: float = 90.0
     gate_share: float = 0.05  # a single word in more of the segments than this is weak
     rerank_count: int = 96  # candidates whose text is looked at; see index/search.py
-    date_after_days: int = 4  # a day is still told of so much later
+    weight_date: float = 3.0  # of a word: a day that is asked for; of weeks and months two thirds
+    date_after_days: int = 2  # a day is still told of so much later
     neighbour_hits_count: int = 0  # segments beside the best hits that are given behind them
     substring_segments_count: int = 20_000  # read by the last resort of the relaxed reading
 
     # Semantic side of recall: needs h2ams[semantic]; docs/decisions/0022.
     semantic: bool = False
     semantic_encoder: str = "static"  # or "transformer": better, English, 7 ms a text
-    weight_semantic: float = 1.0  # of a cosine, in units of the best lexical score
+    weight_semantic: float = 0.75  # of a cosine, in units of the best lexical score
     semantic_floor: float = 0.2  # least cosine of a segment that shares no word with the question
     semantic_segments_count: int = 50_000  # readable ones; above, only lexical hits are looked at
 

@@ -22,10 +22,10 @@ from h2ams.text.cues import ASKS
 # What a word counts so many places before (-) or behind, as a share of one in the segment itself;
 # the greatest first. Measured: docs/benchmarks.md.
 STEPS = (
-    (-1, 0.4), (1, 0.4), (-2, 0.25), (2, 0.25), (-3, 0.2), (-4, 0.2), (3, 0.15), (-5, 0.15),
-    (-6, 0.15), (4, 0.1), (5, 0.1), (6, 0.1),
+    (-1, 0.4), (1, 0.4), (-2, 0.3), (2, 0.25), (-3, 0.2), (-4, 0.2), (-5, 0.2), (3, 0.15),
+    (4, 0.15), (-6, 0.15), (5, 0.1), (6, 0.1),
 )  # fmt: skip
-ANSWERED = 0.9  # in place of the first: the segment before only asks, so this one answers
+ANSWERED = 1.2  # in place of the first: the segment before only asks, so this one answers
 NEAR_SHARE = 0.4  # of a word's weight in the first pass, for a word in the same or the next group
 GROUP_BITS = 2  # places looked at together in the first pass
 

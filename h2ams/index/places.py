@@ -24,7 +24,7 @@ _CUES = 0xFF
 
 # What the segments around add to the length of one in the ranking; one without such a neighbour
 # counts its own length twice, so that standing alone is no advantage.
-BEFORE, BEHIND = 0.75, 0.375
+BEFORE, BEHIND = 1.25, 0.2
 LONGER = 1 + BEFORE + BEHIND  # times longer, on average, with context
 
 

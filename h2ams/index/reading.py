@@ -12,11 +12,13 @@ from h2ams.index.lookup import Area, Lookup, match_of, match_of_any
 from h2ams.index.score import idf
 from h2ams.settings import Settings
 from h2ams.text.cues import asks_time, may_name_days
-from h2ams.text.words import Query, Term, roots_of
+from h2ams.text.words import Query, Term, parse_query, roots_of
 
 COUNTED_TERMS = 512  # terms of a very long query whose rows are counted to find the rarest
 COMMON_ROWS = 4_096  # a word in more of the authorised rows is common: see Reading
 LONG_SPAN_DAYS = 62  # a longer one says too little to be looked up
+DATE_WORD = 0.3  # of its weight: a word that names a day which is looked up as such
+LONGER_SPAN = 2 / 3  # of what a day counts: weeks and months
 PREFIX_TERMS = 8  # of one question; each is read over all words that begin so
 KEPT_TERMS = 4
 ROWS_PER_SEGMENT = 2
@@ -32,6 +34,7 @@ class Reading(NamedTuple):
     ``few`` gives the rows of a term, or None where it is *common*. Common words count in the
     segments that have them, not in those around, and are no reason to list what the gate holds
     back: so the rows that have nothing else need not be fetched if enough better ones are there.
+    ``factors``: what each term counts, as a multiple of its weight; empty: all alike.
     ``related``: the rows of other words with the term's root, for a term that few rows have.
     """
 
@@ -39,6 +42,7 @@ class Reading(NamedTuple):
     rows: Callable[[int], list[int]]
     few: Callable[[int], list[int] | None]
     related: Callable[[int], list[int]] | None = None
+    factors: tuple[float, ...] = ()
     relaxed: bool = True
     inside_words: bool = False
     asks_time: bool = False
@@ -125,8 +129,9 @@ def readings(
         return lookup.rows(match_of_any(tokens)) if tokens else []
 
     when = asks_time(query.text)
-    yield Reading(asked, plain, few, related, relaxed=False, asks_time=when)
-    yield Reading(asked, plain, few, related, asks_time=when)
+    factors = _factors(terms, dates, settings)
+    yield Reading(asked, plain, few, related, factors, relaxed=False, asks_time=when)
+    yield Reading(asked, plain, few, related, factors, asks_time=when)
     prefixes = tuple(_as_prefix(term) for term in terms if _may_be_prefix(term))
     if prefixes:
 
@@ -145,6 +150,28 @@ def readings(
             return lookup.containing(pieces[place].tokens[0], limit)[0]
 
         yield Reading(pieces, containing, containing, inside_words=True)
+
+
+def _factors(
+    terms: tuple[Term, ...], dates: tuple[Dated, ...], settings: Settings
+) -> tuple[float, ...]:
+    """What each term counts, as a multiple of its weight: days more, the words naming them less.
+
+    A day is said by when a text was written; the same number or month in a text is mostly chance.
+    """
+    naming = {
+        each.tokens
+        for term, _, _ in dates
+        for each in parse_query(term.text, max_chars=len(term.text)).terms
+    }
+    of_day = settings.weight_date
+    return (
+        *(DATE_WORD if term.tokens in naming else 1.0 for term in terms),
+        *(
+            of_day if last - first <= settings.date_after_days else of_day * LONGER_SPAN
+            for _, first, last in dates
+        ),
+    )
 
 
 def held_by(reading: Reading, area: Area, lookup: Lookup) -> Held:
@@ -183,7 +210,8 @@ def held_by(reading: Reading, area: Area, lookup: Lookup) -> Held:
             if not mask & bit:
                 both += 1
                 masks[rowid] = mask | bit << count
-        weights.append(idf(area.segments, both) if both else 0.0)
+        factor = reading.factors[place] if reading.factors else 1.0
+        weights.append(factor * idf(area.segments, both) if both else 0.0)
     texts = tuple(reading.terms[place].text for place in sorted(dropped))
     return Held(tuple(counts), tuple(weights), common, masks, texts)
 

@@ -27,7 +27,7 @@ from h2ams.memory.layout import Role
 from h2ams.memory.scope import parse_scope
 from h2ams.text import words
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 ERASE_WAIT_S = 2.0  # for readers that still hold the state before a purge
 ERASE_SEGMENTS = 20_000  # up to so many, deleted words are erased at every close (0.2 s)
 UNERASED = "unerased"  # in `meta`: rows were deleted and their words may be in FTS5's parts yet

@@ -21,7 +21,7 @@ from h2ams.text.words import Term
 
 DIGITS = 6  # scores are rounded to six digits, so that equal means equal on every machine
 UNDATED = 0.25  # recency of a text without a usable date: as of two half-lives ago
-AGAIN = 0.3  # at most, for a word around a segment that has it itself
+AGAIN = 0.5  # at most, for a word around a segment that has it itself
 MAX_DAY = 65_535  # days are kept in 16 bits
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
 

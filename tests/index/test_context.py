@@ -180,8 +180,8 @@ def test_places_of_a_run_follow_each_other_and_runs_never_touch() -> None:
     assert placed[3] - placed[7] == placed[9] - placed[3] == placed[1] - placed[4] == 1
     assert abs(placed[9] - placed[4]) > 100
     lengths = {rowid: length for rowid, _, length in places.arranged(rows, figures)}
-    assert lengths[3] == 20 + 0.75 * 10 + 0.375 * 30
-    assert lengths[4] == 40 + 0.75 * 40 + 0.375 * 50  # nothing before it: its own length
+    assert lengths[3] == 20 + 1.25 * 10 + 0.2 * 30
+    assert lengths[4] == 40 + 1.25 * 40 + 0.2 * 50  # nothing before it: its own length
 
 
 @given(st.integers(0, 65_535), st.integers(0, 65_535), st.integers(0, 7), st.floats(0, 1_000_000))

@@ -81,7 +81,7 @@ def test_the_semantic_side_makes_no_figure_of_any_shipped_set_worse(name: str) -
 def test_the_semantic_side_finds_english_paraphrases_that_words_miss() -> None:
     plain = fresh_figures("en", semantic=False)["paraphrase"]
     semantic = fresh_figures("en", semantic=True)["paraphrase"]
-    assert semantic["R@10"] >= plain["R@10"] + 20
+    assert semantic["R@10"] >= 66 and semantic["R@10"] >= plain["R@10"] + 10
 
 
 def test_two_runs_give_the_same_figures_and_rankings() -> None:
