@@ -1,14 +1,16 @@
-"""Check a built site: python tools/check_site.py FOLDER
+"""Check a built site: python tools/check_site.py FOLDER [PAGE#ANCHOR …]
 
 Errors are: a link that leads nowhere, an anchor that is not there, a page that cannot be reached
 from the first one, anything that a page would load from another origin, an image without a text,
-two elements with one id. The check reads the files alone; it needs nothing but Python.
+two elements with one id, and a named anchor that is not there. The check reads the files alone and
+needs nothing but Python.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
@@ -78,8 +80,8 @@ def is_elsewhere(address: str) -> bool:
     return bool(parts.scheme or parts.netloc) and parts.scheme != "data"
 
 
-def problems_of(folder: Path) -> list[str]:
-    """All that is wrong with the site in ``folder``, one line each."""
+def problems_of(folder: Path, wanted: Iterable[str] = ()) -> list[str]:
+    """All that is wrong with the site in ``folder``, one line each; ``wanted``: PAGE#ANCHOR."""
     pages = {}
     for path in sorted(folder.rglob("*.html")):
         page = pages[path] = Page()
@@ -95,6 +97,10 @@ def problems_of(folder: Path) -> list[str]:
         name = path.relative_to(folder).as_posix()
         loads = css_loads(path.read_text(encoding="utf-8"))
         found += [f"{name}: loads {each}" for each in loads if is_elsewhere(each)]
+    for each in wanted:
+        name, _, anchor = each.partition("#")
+        if anchor not in getattr(pages.get(folder / name), "ids", ()):
+            found.append(f"{name}: {anchor} is not there")
     reached = _reached(folder, pages)
     for path in pages.keys() - reached:
         name = path.relative_to(folder).as_posix()
@@ -105,7 +111,9 @@ def problems_of(folder: Path) -> list[str]:
 
 def _of_page(path: Path, page: Page, folder: Path, pages: dict[Path, Page]) -> list[str]:
     found = [f"image {each} has no text" for each in page.untold]
-    found += [f"id {each} stands twice" for each in sorted(set(page.ids)) if page.ids.count(each) > 1]
+    found += [
+        f"id {each} stands twice" for each in sorted(set(page.ids)) if page.ids.count(each) > 1
+    ]
     found += [f"loads {each}" for each in page.loads if is_elsewhere(each)]
     at_home = [each for each in page.loads if not is_elsewhere(each)]
     for link in [*page.links, *at_home]:
@@ -142,7 +150,7 @@ def _reached(folder: Path, pages: dict[Path, Page]) -> set[Path]:
 
 def main(arguments: list[str]) -> int:
     folder = Path(arguments[0]).resolve()
-    found = problems_of(folder)
+    found = problems_of(folder, arguments[1:])
     for each in found:
         print(each, file=sys.stderr)
     count = len(list(folder.rglob("*.html")))

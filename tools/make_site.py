@@ -11,25 +11,21 @@ The result is in build/site and needs no server and no network.
 from __future__ import annotations
 
 import argparse
-import ast
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 import check_site
+import site_api
 
 ROOT = Path(__file__).resolve().parent.parent
 STAGED = Path("build") / "site-pages"
 BUILT = Path("build") / "site"
 AT_ROOT = ("README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md")
-# What hosts import, apart from ``h2ams`` itself: module to names, "*" for its __all__.
-PUBLIC: Mapping[str, tuple[str, ...]] = {
-    "h2ams.anthropic": ("*",),
-}
 _FENCE = re.compile(r"^(```.*?^```$)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[((?:[^\[\]]|!\[[^\]]*\]\([^)]*\))*)\]\(([^)\s]+)\)")
 
@@ -45,7 +41,7 @@ def main() -> int:
     command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
     if subprocess.run(command, cwd=ROOT, check=False).returncode:
         return 1
-    return check_site.main([str(ROOT / BUILT)])
+    return check_site.main([str(ROOT / BUILT), *site_api.anchors(ROOT)])
 
 
 def places(root: Path) -> dict[str, str]:
@@ -71,6 +67,11 @@ def stage(root: Path, target: Path) -> None:
             page.write_text(turned(text, source, where, root), encoding="utf-8")
         else:
             shutil.copyfile(root / source, page)
+
+    for api in site_api.PAGES:
+        page = target / api.place
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(site_api.text_of(root, api), encoding="utf-8")
 
 
 def turned(text: str, source: str, where: Mapping[str, str], root: Path) -> str:
