@@ -26,8 +26,12 @@ ROOT = Path(__file__).resolve().parent.parent
 STAGED = Path("build") / "site-pages"
 BUILT = Path("build") / "site"
 AT_ROOT = ("README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md")
-_FENCE = re.compile(r"^(```.*?^```$)", re.MULTILINE | re.DOTALL)
-_LINK = re.compile(r"\[((?:[^\[\]]|!\[[^\]]*\]\([^)]*\))*)\]\(([^)\s]+)\)")
+# A block of code, a link, or code in a line: whichever begins first.
+_PIECE = re.compile(
+    r"^```.*?^```$|\[(?P<text>(?:[^\[\]]|!\[[^\]]*\]\([^)]*\))*)\]\((?P<path>[^)\s]+)\)|`[^`\n]+`",
+    re.MULTILINE | re.DOTALL,
+)
+_TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 
 
 def main() -> int:
@@ -67,33 +71,43 @@ def stage(root: Path, target: Path) -> None:
             page.write_text(turned(text, source, where, root), encoding="utf-8")
         else:
             shutil.copyfile(root / source, page)
-
     for api in site_api.PAGES:
+        source = f"docs/{api.place}"
         page = target / api.place
         page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(site_api.text_of(root, api), encoding="utf-8")
+        text = turned(site_api.text_of(root, api), source, {**where, source: api.place}, root)
+        page.write_text(text, encoding="utf-8")
 
 
 def turned(text: str, source: str, where: Mapping[str, str], root: Path) -> str:
     """``text`` of the page ``source`` with its links as the staged pages lie to each other.
 
     A link to a folder leads to its README; what is to be found in the repository only becomes the
-    plain text of its link. Blocks of code are left alone. What leads nowhere stays, to be reported.
+    plain text of its link. A link that only names a file gets the title of its page. Code is left
+    alone, and what leads nowhere stays, to be reported.
     """
 
     def link(found: re.Match[str]) -> str:
-        path, hash_, anchor = found[2].partition("#")
+        if found["path"] is None:
+            return found[0]
+        path, hash_, anchor = found["path"].partition("#")
         if not path or ":" in path:
             return found[0]
         meant = os.path.normpath(PurePosixPath(source).parent / path)
-        place = where.get(meant) or where.get(f"{meant}/README.md")
-        if place is None:
-            return found[1] if (root / meant).exists() else found[0]
+        page = meant if meant in where else f"{meant}/README.md"
+        if page not in where:
+            return found["text"] if (root / meant).exists() else found[0]
+        said = title(root / page) if found["text"].endswith((".md", "/")) else found["text"]
         start = PurePosixPath(where[source]).parent
-        return f"[{found[1]}]({os.path.relpath(place, start)}{hash_}{anchor})"
+        return f"[{said}]({os.path.relpath(where[page], start)}{hash_}{anchor})"
 
-    parts = _FENCE.split(text)
-    return "".join(part if part.startswith("```") else _LINK.sub(link, part) for part in parts)
+    return _PIECE.sub(link, text)
+
+
+def title(page: Path) -> str:
+    """The first heading of a page."""
+    found = _TITLE.search(page.read_text(encoding="utf-8"))
+    return found[1] if found else page.name
 
 
 if __name__ == "__main__":

@@ -97,7 +97,10 @@ PAGES = (
 
 def text_of(root: Path, page: ApiPage) -> str:
     """The source of a page of the Python API; docstrings are put in when the site is built."""
-    parts = [f"# {page.title}", f"From the docstrings. How to use it: [{page.see}]({page.see})."]
+    parts = [
+        f"# {page.title}",
+        f"From the docstrings. How to use it: [{Path(page.see).name}]({page.see}).",
+    ]
     return "\n\n".join([*parts, *(f"::: {name}" for name in names_of(root, page))]) + "\n"
 
 
