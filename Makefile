@@ -12,7 +12,7 @@ LLM_STAMP := $(LLM)/.installed
 DOCS := .venv-docs
 DOCS_STAMP := $(DOCS)/.installed
 
-.PHONY: help demo test test-long test-llm check bench bench-recall soak fuzz docs clean
+.PHONY: help demo test test-long test-llm check bench bench-recall soak fuzz docs test-site clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/ -/'
@@ -64,6 +64,9 @@ $(DOCS_STAMP): pyproject.toml
 
 docs: $(DOCS_STAMP) ## the documentation site in build/site, every link and page of it checked
 	$(DOCS)/bin/python tools/make_site.py
+
+test-site: $(STAMP) docs ## the built site in Chromium: searched from a file and served, nothing from elsewhere
+	$(PYTEST) tests/site/in_a_browser.py -q
 
 clean: ## remove what the build made
 	rm -rf $(VENV) $(LLM) $(DOCS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import re
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from h2ams import Memory
 
 DOCS = ROOT / "docs"
 CONFIG = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+ITEM = re.compile(r"(?:[-*]|\d+\.) ")
 DECISION = re.compile(r"\d{4}-[\w-]+\.md")
 
 
@@ -104,6 +107,18 @@ def test_every_name_of_the_python_api_is_there() -> None:
         assert hasattr(importlib.import_module(module), name), full
 
 
+def test_every_method_of_a_public_class_says_what_it_does() -> None:
+    silent = []
+    for kind in (getattr(h2ams, name) for name in h2ams.__all__):
+        for name in dir(kind) if isinstance(kind, type) else ():
+            member = inspect.getattr_static(kind, name)
+            inner = getattr(member, "__func__", getattr(member, "fget", member))
+            own = inspect.isfunction(inner) and inner.__module__.startswith("h2ams")
+            if own and not name.startswith("_") and not inner.__doc__:
+                silent.append(f"{kind.__name__}.{name}")
+    assert silent == []
+
+
 # -- pages that explain --------------------------------------------------------------------------
 
 
@@ -123,6 +138,24 @@ def test_the_weights_on_the_page_on_ranking_are_the_defaults() -> None:
     for name, value, percent in told:
         number = float(value.replace(",", "")) / (100 if percent else 1)
         assert number == getattr(h2ams.Settings(), name), name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_list_a_table_and_a_heading_stand_apart_from_the_text_before(page: Path) -> None:
+    """The repository's view and the site read them alike then."""
+    before = ""
+    in_block = False
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            in_block = not in_block
+        elif not in_block and before.strip():
+            told = f"{page.name}:{number}: put an empty line before it"
+            assert not line.startswith("#"), told
+            assert not (before.startswith("|") and line[:1] not in ("|", "<", "")), told
+            goes_on = before.startswith(" ") or ITEM.match(before)
+            assert goes_on or not ITEM.match(line), told
+            assert before.startswith(("|", "<!--")) or not line.startswith("| "), told
+        before = line
 
 
 # -- links, as they are turned -------------------------------------------------------------------
