@@ -65,7 +65,8 @@ $(DOCS_STAMP): pyproject.toml
 docs: $(DOCS_STAMP) ## the documentation site in build/site, every link and page of it checked
 	$(DOCS)/bin/python tools/make_site.py
 
-test-site: $(STAMP) docs ## the built site in Chromium: searched from a file and served, nothing from elsewhere
+test-site: $(STAMP) docs ## the built site in Chromium: search, no other origin, accessible light and dark
+	tools/need_chromium.sh
 	$(PYTEST) tests/site/in_a_browser.py -q
 
 clean: ## remove what the build made
