@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -111,9 +112,8 @@ def problems_of(folder: Path, wanted: Iterable[str] = ()) -> list[str]:
 
 def _of_page(path: Path, page: Page, folder: Path, pages: dict[Path, Page]) -> list[str]:
     found = [f"image {each} has no text" for each in page.untold]
-    found += [
-        f"id {each} stands twice" for each in sorted(set(page.ids)) if page.ids.count(each) > 1
-    ]
+    twice = sorted(each for each, count in Counter(page.ids).items() if count > 1)
+    found += [f"id {each} stands twice" for each in twice]
     found += [f"loads {each}" for each in page.loads if is_elsewhere(each)]
     at_home = [each for each in page.loads if not is_elsewhere(each)]
     for link in [*page.links, *at_home]:

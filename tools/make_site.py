@@ -1,6 +1,6 @@
 """Bring the pages of the documentation site together, build it, and check what was built.
 
-    python tools/make_site.py [--stage-only]
+    python tools/make_site.py
 
 Pages are those of docs/ as they are in the repository, the pages at the root (README, SECURITY, …)
 below ``project/``, and the Python API below ``api/``, one page a module, made from docstrings.
@@ -10,7 +10,6 @@ The result is in build/site and needs no server and no network.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
@@ -35,12 +34,7 @@ _TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--stage-only", action="store_true", help="do not build")
-    options = parser.parse_args()
     stage(ROOT, ROOT / STAGED)
-    if options.stage_only:
-        return 0
     shutil.rmtree(ROOT / BUILT, ignore_errors=True)
     command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
     if subprocess.run(command, cwd=ROOT, check=False).returncode:
