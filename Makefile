@@ -9,8 +9,10 @@ PYTEST := $(BIN)/python -m pytest
 WORKERS ?= auto
 LLM := .venv-llm
 LLM_STAMP := $(LLM)/.installed
+DOCS := .venv-docs
+DOCS_STAMP := $(DOCS)/.installed
 
-.PHONY: help demo test test-long test-llm check bench bench-recall soak fuzz clean
+.PHONY: help demo test test-long test-llm check bench bench-recall soak fuzz docs test-site clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/ -/'
@@ -55,5 +57,17 @@ fuzz: $(STAMP) ## SECONDS=60: random files, queries, ids, state files, settings,
 bench-recall: $(STAMP) ## retrieval quality on the shipped questions, lexical and semantic, beside plain FTS5
 	$(BIN)/python tools/bench_recall.py --semantic --baseline fts5
 
+$(DOCS_STAMP): pyproject.toml
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	touch $(DOCS_STAMP)
+
+docs: $(DOCS_STAMP) ## the documentation site in build/site, every link and page of it checked
+	$(DOCS)/bin/python tools/make_site.py
+
+test-site: $(STAMP) docs ## the built site in Chromium: search, no other origin, accessible light and dark
+	tools/need_chromium.sh
+	$(PYTEST) tests/site/in_a_browser.py -q
+
 clean: ## remove what the build made
-	rm -rf $(VENV) $(LLM) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(LLM) $(DOCS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .cache

@@ -162,6 +162,7 @@ class ModelError(H2amsError):
 
     @property
     def retryable(self) -> bool:
+        """Whether the same call may succeed later."""
         return self.failure not in ("refused", "truncated-input")
 
 

@@ -228,6 +228,7 @@ class Parts:
         return self._root.state
 
     def close(self) -> None:
+        """Close the index and the threads; they open again when they are next used."""
         if "threads" in self.__dict__:
             self.threads.store.close()
         with self._index.lock:

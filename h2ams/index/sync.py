@@ -79,10 +79,12 @@ class SyncReport:
 
     @property
     def errors(self) -> tuple[Problem, ...]:
+        """The problems because of which a file or path could not be read."""
         return tuple(each for each in self.problems if each.code in FAILED)
 
     @property
     def failed(self) -> int:
+        """How many of the problems are errors."""
         return len(self.errors)
 
 

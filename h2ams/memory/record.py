@@ -42,6 +42,7 @@ class Record:
 
     @property
     def address(self) -> str:
+        """``scope#id``: what every other call takes."""
         return f"{self.scope}#{self.id}"
 
 

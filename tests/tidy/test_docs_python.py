@@ -18,6 +18,9 @@ README = ROOT / "README.md"
 STACKS = ROOT / "docs" / "stacks.md"
 THREADS = ROOT / "docs" / "threads.md"
 ANTHROPIC = ROOT / "docs" / "anthropic.md"
+# Pages with snippets, and how many there are at least.
+RUN = {PAGE: 5, README: 1, STACKS: 1, THREADS: 2, ANTHROPIC: 1}
+RUN |= {ROOT / "docs" / f"{name}.md": 1 for name in ("tutorial", "active", "recall", "errors")}
 # A python block, and the text block directly below it, if any: what the snippet prints.
 SNIPPET = re.compile(
     r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL
@@ -35,11 +38,13 @@ def test_every_public_method_of_memory_is_mentioned() -> None:
     assert [name for name in names if not re.search(rf"[`.]{name}\b", text)] == []
 
 
-@pytest.mark.parametrize(
-    ("page", "least"),
-    [(PAGE, 5), (README, 1), (STACKS, 1), (THREADS, 2), (ANTHROPIC, 1)],
-    ids=["python.md", "README", "stacks.md", "threads.md", "anthropic.md"],
-)
+def test_every_page_with_snippets_is_among_those_that_are_run() -> None:
+    pages = {*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")}
+    found = {page for page in pages if "```python\n" in page.read_text(encoding="utf-8")}
+    assert found == set(RUN)
+
+
+@pytest.mark.parametrize(("page", "least"), RUN.items(), ids=[page.name for page in RUN])
 def test_the_snippets_run_and_print_what_the_page_shows(
     page: Path, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
