@@ -10,7 +10,7 @@ WORKERS ?= auto
 LLM := .venv-llm
 LLM_STAMP := $(LLM)/.installed
 
-.PHONY: help demo test test-long test-llm check bench bench-recall soak fuzz clean
+.PHONY: help demo test test-long test-package test-llm check bench bench-recall soak fuzz clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/ -/'
@@ -24,10 +24,13 @@ demo: $(STAMP) ## run the main job on scopes/: ranked matches, the block, its re
 	@H2AMS_STATE_DIR=$(DEMO_STATE) $(BIN)/python tools/demo.py "$(DEMO_QUESTION)"
 
 test: $(STAMP) ## the whole default suite
-	$(PYTEST) -n $(WORKERS) -m "not long"
+	$(PYTEST) -n $(WORKERS) -m "not long and not package"
 
 test-long: $(STAMP) ## long properties, crash and soak runs
 	$(PYTEST) -n $(WORKERS) -m long
+
+test-package: $(STAMP) ## sdist and wheel: what is in them, what they install, each extra
+	$(PYTEST) -m package tests/package
 
 $(LLM_STAMP): pyproject.toml
 	$(PYTHON) -m venv $(LLM)
