@@ -10,7 +10,7 @@ WORKERS ?= auto
 LLM := .venv-llm
 LLM_STAMP := $(LLM)/.installed
 
-.PHONY: help demo test test-long test-package test-llm check bench bench-recall soak fuzz clean
+.PHONY: help demo test test-long test-package shells test-llm check bench bench-recall soak fuzz clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/ -/'
@@ -28,6 +28,10 @@ test: $(STAMP) ## the whole default suite
 
 test-long: $(STAMP) ## long properties, crash and soak runs
 	$(PYTEST) -n $(WORKERS) -m long
+
+shells: ## zsh and fish for the tests of their completion, where Debian's packages can be installed
+	@command -v zsh fish > /dev/null || \
+		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends zsh fish > /dev/null; }
 
 test-package: $(STAMP) ## sdist and wheel: what is in them, what they install, each extra
 	$(PYTEST) -m package tests/package

@@ -230,6 +230,23 @@ class Reads(Parts):
                 return Reader(connection, gate).addresses(beginning, limit)
 
     @healing
+    def scope_names(
+        self,
+        beginning: str = "",
+        *,
+        access: Access | None = None,
+        limit: int | None = None,
+        fresh: bool = True,
+    ) -> tuple[str, ...]:
+        """The scopes that hold something and begin with ``beginning``; ``fresh`` as above."""
+        with self._index.lock:
+            if fresh:
+                gate, _ = self._guard.fresh(access)
+            with self._index.reading() as connection:
+                gate = gate if fresh else self._guard.gate(connection, access)
+                return Reader(connection, gate).scope_names(beginning, limit)
+
+    @healing
     def sources(self, message_id: str, *, access: Access | None = None) -> tuple[Record, ...]:
         """The segments that cite the source message ``message_id``."""
         if not is_utf8(message_id):

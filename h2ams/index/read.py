@@ -90,6 +90,11 @@ class Reader:
                 break
         return tuple(found)
 
+    def scope_names(self, beginning: str = "", limit: int | None = None) -> tuple[str, ...]:
+        """The readable scopes that hold something and begin with ``beginning``, in order."""
+        found = (name for _, name in self._scopes_from(None, beginning, limit))
+        return tuple(name for name in found if name.startswith(beginning))
+
     def _scopes_from(
         self, scope: Scope | None, first: str, most: int | None = None
     ) -> Sequence[tuple[int, str]]:
