@@ -54,6 +54,8 @@ def _completion(call: Call) -> int:
     if args.shell == VALUES:
         if args.at is None or args.at >= len(args.words):
             raise UsageError("completion values needs --at N and the words of a line")
+        if call.access() is not None:
+            raise UsageError("access flags belong to the line", hint="put them behind --")
         found = values(call, [_plain(word) for word in args.words], args.at)
         for each in found:
             call.output.raw(each + "\n")
@@ -137,7 +139,8 @@ def values(call: Call, words: Sequence[str], at: int) -> list[str]:
     ]
     line = CommandParser("h2ams")
     add_global_options(line)
-    asked = Call(line.parse_args(kept), call.output)
+    asked = call.of(line.parse_args(kept))
+    asked.args.root = asked.args.root or call.args.root
     found = _values(asked, parser, takes, beginning)
     if found in ([FILES], [FOLDERS]):
         return found

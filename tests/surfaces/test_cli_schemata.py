@@ -273,7 +273,7 @@ def test_the_documents_without_a_command(run: Runner) -> None:
     run("mcp", "--owner", code=2)
     run("recall", "--help", shape="help")
     assert run("completion", "bash")["shell"] == "bash"
-    assert run("completion", "values", "--at=1", "--", "show", "user#")["values"] == [address]
+    assert run("completion", "values", "--at=1", "show", "user#")["values"] == [address]
     run("--version", shape="version")
 
 

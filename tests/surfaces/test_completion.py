@@ -336,6 +336,13 @@ def shown(shell: str, option: str, part: str) -> bool:
     return re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", part) is not None
 
 
+def test_access_flags_of_the_call_itself_are_refused_rather_than_ignored(desk: Path) -> None:
+    done = h2ams("completion", "values", "--at=1", "--session", "s1", "list", "", cwd=desk)
+    assert (done.code, done.out) == (2, "") and "belong to the line" in done.err
+    away = h2ams("completion", "values", "--at=1", "list", "", "--root", "scopes", cwd=desk)
+    assert away.out == h2ams("completion", "values", "--at=1", "--", "list", "", cwd=desk).out
+
+
 @pytest.mark.parametrize("words", [[], ["tcsh"], ["bash", "x"], ["bash", "--at", "1"], ["values"]])
 def test_a_wrong_call_is_a_usage_error(words: list[str], desk: Path) -> None:
     assert h2ams("completion", *words, cwd=desk).code == 2
