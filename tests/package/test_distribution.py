@@ -172,6 +172,7 @@ def main_job(made: Environment, home: Path) -> None:
 
     where = made.run("-c", "import h2ams; print(h2ams.__file__)", cwd=home, python=True).stdout
     assert Path(where.strip()).is_relative_to(made.folder)
+    assert h2ams("--version") == f"h2ams {PROJECT['version']}\n"
     assert h2ams("init", "notes").startswith("created ")
     notes = ("--root", "notes")
     address = h2ams("remember", "user", "Prefers tabs over spaces.", "--kind", "preference", *notes)

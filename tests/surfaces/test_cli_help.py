@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
 import shutil
@@ -14,7 +16,7 @@ from pathlib import Path
 import pytest
 from surfaces.command_line import REPOSITORY, SHIM, environment, h2ams
 
-from h2ams.surfaces.cli import COMMANDS, load_command
+from h2ams.surfaces.cli import COMMANDS, load_command, main
 from h2ams.surfaces.cli_help import ENVIRONMENT, EXAMPLES, EXIT_CODES, GROUPS, WIDTH
 from h2ams.surfaces.cli_parser import CommandParser
 
@@ -23,18 +25,19 @@ TALK = '{"id": "m2", "role": "user", "content": "We decided to ship weekly.",'
 TALK += ' "createdAt": "2026-04-01T08:00:00Z"}\n'
 
 
-def page(*words: str, columns: int = 80, cwd: Path = REPOSITORY) -> str:
-    done = h2ams(*words, cwd=cwd, env={"COLUMNS": str(columns), "HOME": str(cwd)})
-    assert (done.code, done.err) == (0, "")
-    return done.out
+def page(*words: str, columns: int = 80) -> str:
+    """What ``h2ams words…`` prints on a terminal of so many columns."""
+    printed = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+        patch.setenv("COLUMNS", str(columns))
+        assert main(words) == 0
+    return printed.getvalue()
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def pages() -> dict[str, str]:
     """The page of each command, and under "" the first one."""
-    desk = tmp_path_factory.mktemp("pages")
-    found = {name: page(name, "--help", cwd=desk) for name in COMMANDS}
-    return found | {"": page("--help", cwd=desk)}
+    return {name: page(name, "--help") for name in COMMANDS} | {"": page("--help")}
 
 
 def test_every_page_has_purpose_usage_and_examples_in_one_order(pages: dict[str, str]) -> None:
