@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -222,12 +223,8 @@ class Reads(Parts):
 
         ``fresh=False``: as the index has them, without a look at the files.
         """
-        with self._index.lock:
-            if fresh:
-                gate, _ = self._guard.fresh(access)
-            with self._index.reading() as connection:
-                gate = gate if fresh else self._guard.gate(connection, access)
-                return Reader(connection, gate).addresses(beginning, limit)
+        with self._reader(access, fresh=fresh) as reader:
+            return reader.addresses(beginning, limit)
 
     @healing
     def scope_names(
@@ -239,12 +236,16 @@ class Reads(Parts):
         fresh: bool = True,
     ) -> tuple[str, ...]:
         """The scopes that hold something and begin with ``beginning``; ``fresh`` as above."""
+        with self._reader(access, fresh=fresh) as reader:
+            return reader.scope_names(beginning, limit)
+
+    @contextmanager
+    def _reader(self, access: Access | None, *, fresh: bool) -> Iterator[Reader]:
+        """A reader of what ``access`` may read, after a look at the files where ``fresh``."""
         with self._index.lock:
-            if fresh:
-                gate, _ = self._guard.fresh(access)
+            known = self._guard.fresh(access)[0] if fresh else None
             with self._index.reading() as connection:
-                gate = gate if fresh else self._guard.gate(connection, access)
-                return Reader(connection, gate).scope_names(beginning, limit)
+                yield Reader(connection, known or self._guard.gate(connection, access))
 
     @healing
     def sources(self, message_id: str, *, access: Access | None = None) -> tuple[Record, ...]:

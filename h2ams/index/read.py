@@ -77,7 +77,7 @@ class Reader:
         """The readable addresses that begin with ``beginning``, in order; no body is read."""
         named, mark, id = beginning.partition("#")
         found: list[str] = []
-        for number, name in self._scopes_from(None, named):
+        for number, name in self._scopes_from(None, named, limit):
             if not name.startswith(named) or (mark and name != named):
                 break  # in the order of names, nothing further begins like this
             rows = sqlite.rows(

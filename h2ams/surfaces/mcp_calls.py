@@ -195,7 +195,7 @@ def list_segments(serving: Serving, given: Arguments) -> Document:
     assert isinstance(kept, list)
     following = found.after
     if document.pop("left_out"):
-        last = found.records[len(kept) - 1]
+        last = found.records[max(len(kept), 1) - 1]  # what no answer can hold is passed by
         following = (last.scope, last.id)
     return document | {"next_cursor": write_cursor(following, mark)}
 

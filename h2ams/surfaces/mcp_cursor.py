@@ -14,7 +14,9 @@ import json
 
 from h2ams.errors import UsageError
 
-CURSOR_CHARS = 4_096  # the longest that one of ours can be, with room: ids are bounded
+CURSOR_CHARS = (
+    16_384  # more than the longest of ours: an id of max_scalar_chars in the worst script
+)
 _MARK_CHARS = 16
 
 

@@ -181,6 +181,20 @@ def test_retired_segments_come_in_pages_too(tmp_path: Path) -> None:
         assert walk(memory, archived=True, limit=2) == sorted(everything)
 
 
+def test_ids_and_tags_of_any_length_that_a_file_may_have_are_walked(tmp_path: Path) -> None:
+    root, long = tmp_path / "memory", "𓂀" * 1_023
+    scope = "/".join(["sessions", "Ж" * 40, "topic", "猫" * 40, "猫" * 40])
+    tags = "[" + ", ".join(f"{number}{'𓁹' * 260}" for number in range(14)) + "]"
+    texts = [segment_text(f"{n}{long}", f"Text {n}.") for n in range(3)]
+    write(root, f"{scope}/memory.md", *texts, segment_text("0", "Much.", tags=tags))
+    with opened(root) as memory:
+        much, *long_ones = sorted(record.address for record in memory.list())
+        assert [len(each.partition("#")[2]) for each in long_ones] == [1_024] * 3
+        first = listed(memory, limit=1)
+        assert first["segments"] == [] and first["total"] == 4  # it alone is more than an answer
+        assert walk(memory, limit=1) == long_ones and much.endswith("#0")
+
+
 # -- cursors ---------------------------------------------------------------------------------------
 
 
