@@ -34,7 +34,7 @@ shells: ## zsh and fish for the tests of their completion, where Debian's packag
 		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends zsh fish > /dev/null; }
 
 test-package: $(STAMP) ## sdist and wheel: what is in them, what they install, each extra
-	$(PYTEST) -m package tests/package
+	$(PYTEST) -m package -s tests/package
 
 $(LLM_STAMP): pyproject.toml
 	$(PYTHON) -m venv $(LLM)

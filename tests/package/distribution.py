@@ -147,7 +147,16 @@ def install(what: str, folder: Path) -> Environment:
     home = folder.parent
     succeed([sys.executable, "-m", "venv", "--without-pip", str(folder)], cwd=home)
     made = Environment(folder)
-    pip = [sys.executable, "-m", "pip", "--python", made.python, "install", "--quiet"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        made.python,
+        "install",
+        "--quiet",
+        "--no-compile",
+    ]
     succeed([*pip, "--disable-pip-version-check", what], cwd=home, env=surroundings(home))
     return made
 
