@@ -12,7 +12,7 @@ LLM_STAMP := $(LLM)/.installed
 DOCS := .venv-docs
 DOCS_STAMP := $(DOCS)/.installed
 
-.PHONY: help demo test test-long test-llm check bench bench-recall soak fuzz docs test-site clean
+.PHONY: help demo test test-long test-package shells test-llm check bench bench-recall soak fuzz docs test-site clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/ -/'
@@ -26,10 +26,17 @@ demo: $(STAMP) ## run the main job on scopes/: ranked matches, the block, its re
 	@H2AMS_STATE_DIR=$(DEMO_STATE) $(BIN)/python tools/demo.py "$(DEMO_QUESTION)"
 
 test: $(STAMP) ## the whole default suite
-	$(PYTEST) -n $(WORKERS) -m "not long"
+	$(PYTEST) -n $(WORKERS) -m "not long and not package"
 
 test-long: $(STAMP) ## long properties, crash and soak runs
 	$(PYTEST) -n $(WORKERS) -m long
+
+shells: ## zsh and fish for the tests of their completion, where Debian's packages can be installed
+	@command -v zsh fish > /dev/null || \
+		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends zsh fish > /dev/null; }
+
+test-package: $(STAMP) ## sdist and wheel: what is in them, what they install, each extra
+	$(PYTEST) -m package -s tests/package
 
 $(LLM_STAMP): pyproject.toml
 	$(PYTHON) -m venv $(LLM)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from h2ams.errors import (
 from h2ams.index.read import Reader
 from h2ams.index.search import Filters, Searcher, Wanted
 from h2ams.memory.access import Access, Gate
-from h2ams.memory.record import Degraded, Hit, Recall, Record
+from h2ams.memory.record import Degraded, Hit, Page, Recall, Record
 from h2ams.memory.scope import Scope, canonical_glob, is_utf8, parse_address, parse_scope
 from h2ams.memory.values import check_kind, parse_time
 from h2ams.parts import Parts, healing
@@ -187,6 +188,64 @@ class Reads(Parts):
 
         readable = [each for each in scopes if self._reads_wholly(gate, each)]
         return archived_records(self.store, readable, self._count)
+
+    @healing
+    def page(
+        self,
+        scope: str | None = None,
+        *,
+        access: Access | None = None,
+        after: tuple[str, str] | None = None,
+        limit: int = 100,
+    ) -> Page:
+        """Up to ``limit`` segments of ``scope`` (None: of all scopes) in the order of scope and id.
+
+        ``after`` is the ``after`` of the page before. A walk sees every segment that is there all
+        the time exactly once, whatever is written meanwhile, and no page reads more than itself.
+        """
+        named = None if scope is None else parse_scope(scope)
+        with self._index.lock:
+            gate, _ = self._guard.fresh(access)
+            one = None if named is None else self._canonical(named, gate)
+            with self._index.reading() as connection:
+                return Reader(connection, gate).page(one, after, max(0, limit))
+
+    @healing
+    def addresses(
+        self,
+        beginning: str = "",
+        *,
+        access: Access | None = None,
+        limit: int | None = None,
+        fresh: bool = True,
+    ) -> tuple[str, ...]:
+        """The addresses that begin with ``beginning``, in order; no text is read.
+
+        ``fresh=False``: as the index has them, without a look at the files.
+        """
+        with self._reader(access, fresh=fresh) as reader:
+            return reader.addresses(beginning, limit)
+
+    @healing
+    def scope_names(
+        self,
+        beginning: str = "",
+        *,
+        access: Access | None = None,
+        limit: int | None = None,
+        fresh: bool = True,
+    ) -> tuple[str, ...]:
+        """The scopes that hold something and begin with ``beginning``; ``fresh`` as above."""
+        with self._reader(access, fresh=fresh) as reader:
+            return reader.scope_names(beginning, limit)
+
+    @contextmanager
+    def _reader(self, access: Access | None, *, fresh: bool) -> Iterator[Reader]:
+        """A reader of what ``access`` may read, after a look at the files where ``fresh``."""
+        with self._index.lock:
+            known = self._guard.fresh(access)[0] if fresh else None
+            with self._index.reading() as connection:
+                yield Reader(connection, known or self._guard.gate(connection, access))
 
     @healing
     def sources(self, message_id: str, *, access: Access | None = None) -> tuple[Record, ...]:

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from h2ams.surfaces.cli import COMMANDS, describe_command, load_command
+from h2ams.surfaces.cli_help import EXAMPLES, sentences
 from h2ams.surfaces.cli_parser import CommandParser, add_global_options
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
@@ -68,16 +69,17 @@ def page() -> str:
 
 
 def _command(name: str) -> str:
-    parser = CommandParser("h2ams")
-    describe_command(parser, name, load_command(name))
-    about = " ".join((parser.description or "").partition(": ")[2].split())
-    text = f"\n## {name}\n\n`{parser.usage}`\n\n{about[:1].upper()}{about[1:]}\n"
+    parser, command = CommandParser("h2ams"), load_command(name)
+    describe_command(parser, name, command)
+    about = " ".join(sentences(name, command)).rstrip()
+    text = f"\n## {name}\n\n`{parser.usage}`\n\n{about}\n"
     rows = [f"| `{each.metavar}` | {_cell(each)} |\n" for each in parser.positionals]
     if rows:
         text += "\n| argument | |\n| --- | --- |\n" + "".join(rows)
     if parser.options:
         text += "\n" + _options(parser.options)
-    return text
+    examples = "\n\n".join(f"# {each.about}\n{each.line}" for each in EXAMPLES[name])
+    return f"{text}\n```sh\n{examples}\n```\n"
 
 
 def _options(options: list[argparse.Action]) -> str:

@@ -11,7 +11,7 @@ from h2ams import sqlite
 from h2ams.index.lookup import area_of
 from h2ams.index.search import RECORD_COLUMNS, RECORD_TABLES, Searcher
 from h2ams.memory.access import Access, Gate
-from h2ams.memory.record import Record
+from h2ams.memory.record import Page, Record
 from h2ams.memory.scope import Scope, parse_scope
 from h2ams.settings import DEFAULTS
 
@@ -50,6 +50,82 @@ class Reader:
             )
             records.extend(self._searcher.record(row) for row in rows)
         return tuple(sorted(records, key=lambda each: (each.scope, each.path, each.line, each.id)))
+
+    def page(self, scope: Scope | None, after: tuple[str, str] | None, limit: int) -> Page:
+        """Up to ``limit`` segments by scope and id behind ``after``; None begins at the front.
+
+        No row of any other segment is read, so that a page costs the same in a long list, and a
+        segment that is written or removed meanwhile moves no other one.
+        """
+        first, id = after or ("", "")
+        records: list[Record] = []
+        for number, name in self._scopes_from(scope, first, limit + 1):
+            rows = sqlite.rows(
+                self.connection,
+                f"SELECT {RECORD_COLUMNS} FROM {RECORD_TABLES}"
+                " WHERE m.scope = ? AND m.id > ? ORDER BY m.id LIMIT ?",
+                (number, id if name == first else "", limit + 1 - len(records)),
+            )
+            records.extend(self._searcher.record(row) for row in rows)
+            if len(records) > limit:
+                break
+        kept = tuple(records[:limit])
+        more = len(records) > limit and limit > 0
+        return Page(kept, self._count(scope), (kept[-1].scope, kept[-1].id) if more else None)
+
+    def addresses(self, beginning: str = "", limit: int | None = None) -> tuple[str, ...]:
+        """The readable addresses that begin with ``beginning``, in order; no body is read."""
+        named, mark, id = beginning.partition("#")
+        found: list[str] = []
+        for number, name in self._scopes_from(None, named, limit):
+            if not name.startswith(named) or (mark and name != named):
+                break  # in the order of names, nothing further begins like this
+            rows = sqlite.rows(
+                self.connection,
+                "SELECT id FROM memory_segments WHERE scope = ? AND id >= ? ORDER BY id LIMIT ?",
+                (number, id, -1 if limit is None else limit - len(found)),
+            )
+            found += [f"{name}#{each}" for (each,) in rows if each.startswith(id)]
+            if limit is not None and len(found) >= limit:
+                break
+        return tuple(found)
+
+    def scope_names(self, beginning: str = "", limit: int | None = None) -> tuple[str, ...]:
+        """The readable scopes that hold something and begin with ``beginning``, in order."""
+        found = (name for _, name in self._scopes_from(None, beginning, limit))
+        return tuple(name for name in found if name.startswith(beginning))
+
+    def _scopes_from(
+        self, scope: Scope | None, first: str, most: int | None = None
+    ) -> Sequence[tuple[int, str]]:
+        """Number and name of the readable scopes that hold something, from ``first`` on."""
+        if scope is not None and not self.gate.may_read(scope):
+            return ()
+        where, bindings = self._within(scope)
+        rows = sqlite.rows(
+            self.connection,
+            f"SELECT no, name FROM scopes WHERE {where} AND segments > 0 AND name >= ?"
+            " ORDER BY name LIMIT ?",
+            (*bindings, first, -1 if most is None else most),
+        )
+        return [(number, name) for number, name in rows]
+
+    def _count(self, scope: Scope | None) -> int:
+        """How many segments ``scope`` or all readable scopes hold."""
+        if scope is not None and not self.gate.may_read(scope):
+            return 0
+        where, bindings = self._within(scope)
+        counted = f"SELECT coalesce(sum(segments), 0) FROM scopes WHERE {where}"
+        return int(sqlite.value(self.connection, counted, bindings))
+
+    def _within(self, scope: Scope | None) -> tuple[str, tuple[object, ...]]:
+        """A condition on ``scopes``, and what it binds: ``scope``, or all that the gate opens."""
+        if scope is not None:
+            return "name = ?", (scope.text,)
+        if self.gate.is_owner:
+            return "TRUE", ()
+        numbers = area_of(self.connection, self.gate).numbers
+        return "no IN carray(?)", (sqlite.integers(numbers),)
 
     def sources(self, message: str) -> tuple[Record, ...]:
         """The readable segments that cite ``message``."""

@@ -47,6 +47,18 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
+class Page:
+    """Some of the segments of a list by scope and id, and how many the whole list has.
+
+    ``after`` is scope and id of the last one where more follow: what the next page begins behind.
+    """
+
+    records: tuple[Record, ...]
+    total: int
+    after: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     """One ranked match. ``score`` is higher-is-better and equals the sum of ``terms``.
 

@@ -47,16 +47,17 @@ COMMANDS = {
     "watch": ("cli_index", "keep the index up to date until interrupted"),
     "verify": ("cli_index", "compare the index with the files"),
     "doctor": ("cli_index", "look for problems in the files; --fix repairs what can be"),
-    "thread": ("cli_thread", "conversations: list, new, append, show, context, compact, restart …"),
+    "thread": ("cli_thread", "conversations: new, append, show, context, compact, restart …"),
     "scope": ("cli_scope", "list, delete, rename, clone or migrate whole scopes"),
     "stack": ("cli_stack", "exchange stacks: list, show, plan, compress, restore"),
     "dream": ("cli_dream", "make memory of a conversation; its passes, and their undo"),
     "summary": ("cli_summary", "show the summary of a scope, or bring summaries up to date"),
-    "audit": ("cli_audit", "duplicates, contradictions, echoes, secrets; --fix unites duplicates"),
+    "audit": ("cli_audit", "duplicates (--fix unites them), contradictions, echoes, secrets"),
     "import": ("cli_move", "take memory in from another program, or open its folder in place"),
     "export": ("cli_move", "memory as JSON lines, or a copy of its Markdown files"),
     "mcp": ("cli_mcp", "serve the memory to MCP hosts, over stdio or loopback HTTP"),
     "setup": ("cli_setup", "print a host's MCP entry, or --write it into the host's file"),
+    "completion": ("cli_completion", "print the completion script of bash, zsh or fish"),
 }
 _MEANT = {
     "search": "recall",
@@ -145,7 +146,7 @@ def describe_command(parser: CommandParser, name: str, command: Command) -> None
     """Make ``parser`` the parser of the command called ``name``."""
     parser.prog = f"h2ams {name}"
     parser.usage = f"{parser.prog} [options]"
-    parser.description = f"{name}: {COMMANDS[name][1]}. {command.about}".rstrip()
+    parser.description = COMMANDS[name][1]
     command.configure(parser)
 
 
@@ -164,23 +165,12 @@ def load_command(name: str) -> Command:
 
 
 def _help(parser: CommandParser, name: str | None, output: Output) -> int:
-    text = overview(parser) if name is None else parser.format_help()
+    from h2ams.surfaces.cli_help import command_page, overview
+
+    text = overview(parser) if name is None else command_page(parser, name, load_command(name))
     output.raw(text)
     output.document({"help": text})
     return DONE
-
-
-def overview(parser: CommandParser) -> str:
-    """The page of ``h2ams --help``."""
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {text}" for name, (_, text) in COMMANDS.items()]
-    parser.usage = "h2ams COMMAND [options] …"
-    parser.description = "Markdown memory for agents: the files are the truth."
-    parser.epilog = "h2ams COMMAND --help describes one command."
-    head, break_, rest = parser.format_help().partition("\n\n")
-    what, break_too, options = rest.partition("\n\n")
-    commands = "\n".join(["commands:", *lines])
-    return f"{head}{break_}{what}{break_too}{commands}\n\n{options}"
 
 
 def _version(output: Output) -> int:

@@ -37,6 +37,10 @@ class Call:
         self.output = output
         self._opener = opener
 
+    def of(self, args: argparse.Namespace) -> Call:
+        """The same call with other arguments."""
+        return Call(args, self.output, opener=self._opener)
+
     def open(self, root: str | None = None, *, create: bool = False) -> Memory:
         """The memory of this call; ``root`` in place of ``--root`` where a command names it."""
         opener = self._opener

@@ -22,7 +22,7 @@ _TROUBLES = ("partial", "failed", "already-running")
 
 
 def _configure(parser: CommandParser) -> None:
-    parser.positional("action", metavar="ACTION", help=", ".join(_NAMES))
+    parser.positional("action", metavar="ACTION", words=_NAMES, help=", ".join(_NAMES))
     parser.positional(
         "names",
         metavar="NAME",

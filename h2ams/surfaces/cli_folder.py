@@ -82,7 +82,12 @@ def _status_document(status: Status) -> Document:
 
 
 def _configure_config(parser: CommandParser) -> None:
-    parser.positional("name", metavar="NAME", nargs="?", help="only this setting")
+    from dataclasses import fields
+
+    from h2ams.settings import Settings
+
+    names = [each.name for each in fields(Settings)]
+    parser.positional("name", metavar="NAME", nargs="?", words=names, help="only this setting")
 
 
 def _config(call: Call) -> int:

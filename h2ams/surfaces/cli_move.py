@@ -24,7 +24,7 @@ IN_PLACE = FORMATS[:4]
 
 
 def _configure_import(parser: CommandParser) -> None:
-    parser.positional("format", metavar="FORMAT", help=", ".join(FORMATS))
+    parser.positional("format", metavar="FORMAT", words=FORMATS, help=", ".join(FORMATS))
     parser.positional("path", metavar="PATH", help="the folder or file of the other program")
     parser.option(
         "--scope", metavar="SCOPE", help="for what names none itself (mem0, chatgpt: user)"

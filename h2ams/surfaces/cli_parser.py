@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from h2ams.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from h2ams.surfaces.cli_common import Call
 
@@ -52,19 +52,29 @@ class CommandParser(argparse.ArgumentParser):
         super().__init__(prog=prog, description=description, add_help=False, allow_abbrev=False)
         self.options: list[argparse.Action] = []
         self.positionals: list[argparse.Action] = []
+        self.words: dict[str, tuple[str, ...]] = {}  # what an argument takes, by destination
         self._takes_value: dict[str, bool] = {}
 
     def option(
-        self, *names: str, group: argparse._ArgumentGroup | None = None, **how: object
+        self,
+        *names: str,
+        group: argparse._ArgumentGroup | None = None,
+        words: Iterable[str] = (),
+        **how: object,
     ) -> None:
-        """Add an option. ``how`` is what ``add_argument`` takes; its value is one word or none."""
+        """Add an option. ``how`` is what ``add_argument`` takes; its value is one word or none.
+
+        ``words`` are values to offer while a command line is written; others may be good too.
+        """
         action = _add(group or self, *names, **how)
+        self.words[action.dest] = tuple(words)
         self.options.append(action)
         for name in names:
             self._takes_value[name] = action.nargs != 0
 
-    def positional(self, name: str, **how: object) -> None:
-        """Add a positional argument; ``how`` is what ``add_argument`` takes."""
+    def positional(self, name: str, *, words: Iterable[str] = (), **how: object) -> None:
+        """Add a positional argument; ``how`` and ``words`` as for an option."""
+        self.words[name] = tuple(words)
         self.positionals.append(_add(self, name, type=_undisguise, **how))
         shapes = {"?": "[{}]", "*": "[{}…]", "+": "{}…"}
         shown = [
@@ -81,7 +91,7 @@ class CommandParser(argparse.ArgumentParser):
         while at < len(words) and words[at] != "--":
             if not _looks_like_option(words[at]):
                 return list(words[:at]), words[at], list(words[at + 1 :])
-            at += 2 if self._wants_next(words[at]) else 1
+            at += 2 if self.wants_next(words[at]) else 1
         return list(words), None, []
 
     def sort_words(self, words: Sequence[str]) -> Words:
@@ -99,7 +109,7 @@ class CommandParser(argparse.ArgumentParser):
                 continue
             sorted_words.flags.add(word.partition("=")[0])
             follower = words[at] if at < len(words) else None
-            if self._wants_next(word) and follower is not None and not self._is_option(follower):
+            if self.wants_next(word) and follower is not None and not self._is_option(follower):
                 word = f"{word}={follower}" if word.startswith("--") else word + follower
                 at += 1
             sorted_words.options.append("--user=read" if word == "--user" else word)
@@ -108,7 +118,7 @@ class CommandParser(argparse.ArgumentParser):
     def _is_option(self, word: str) -> bool:
         return word.partition("=")[0] in self._takes_value
 
-    def _wants_next(self, word: str) -> bool:
+    def wants_next(self, word: str) -> bool:
         """Whether the value of option ``word`` is the next word. ``-vn`` is ``-v -n``."""
         if word == "--user":  # alone it means reading; the value is given only as --user=write
             return False

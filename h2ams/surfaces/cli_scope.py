@@ -28,7 +28,7 @@ _DONE = {
 
 
 def _configure(parser: CommandParser) -> None:
-    parser.positional("action", metavar="ACTION", help=", ".join(_NAMES))
+    parser.positional("action", metavar="ACTION", words=_NAMES, help=", ".join(_NAMES))
     parser.positional(
         "names",
         metavar="SCOPE",

@@ -26,7 +26,7 @@ BACKUP = ".h2ams-backup"
 
 
 def _configure(parser: CommandParser) -> None:
-    parser.positional("host", metavar="HOST", help=", ".join(KEYS))
+    parser.positional("host", metavar="HOST", words=KEYS, help=", ".join(KEYS))
     parser.option("--write", action="store_true", help="merge the entry into the host's file")
     parser.option("--undo", action="store_true", help="take the entry out of it again")
     parser.option("--file", metavar="FILE", help="another file than the host's usual one")

@@ -25,7 +25,7 @@ Document = dict[str, object]
 
 
 def _configure(parser: CommandParser) -> None:
-    parser.positional("action", metavar="ACTION", help=", ".join(_NAMES))
+    parser.positional("action", metavar="ACTION", words=_NAMES, help=", ".join(_NAMES))
     parser.positional(
         "names", metavar="ID", nargs="*", help="the workflow; restore: its id and a call id"
     )

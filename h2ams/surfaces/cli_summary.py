@@ -16,7 +16,7 @@ _ACTIONS = ("show", "refresh")
 
 
 def _configure(parser: CommandParser) -> None:
-    parser.positional("action", metavar="ACTION", help=", ".join(_ACTIONS))
+    parser.positional("action", metavar="ACTION", words=_ACTIONS, help=", ".join(_ACTIONS))
     parser.positional(
         "scopes", metavar="SCOPE", nargs="*", help="show: one scope; refresh: these, or all"
     )

@@ -38,7 +38,7 @@ Document = dict[str, object]
 
 
 def _configure(parser: CommandParser) -> None:
-    parser.positional("action", metavar="ACTION", help=", ".join(_ACTIONS))
+    parser.positional("action", metavar="ACTION", words=_ACTIONS, help=", ".join(_ACTIONS))
     parser.positional("words", metavar="ID [TEXT]", nargs="*", help="the thread; - reads the text")
     parser.option(
         "--store", metavar="PATH", help="a file of threads, or postgresql://…; else threads.db"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from h2ams.errors import H2amsError, NotFoundError, UsageError
+from h2ams.memory.record import Page, Record
 from h2ams.surfaces import cli_shapes
 from h2ams.surfaces.mcp_brief import (
     Document,
@@ -24,6 +25,7 @@ from h2ams.surfaces.mcp_brief import (
     preview,
     resource_uri,
 )
+from h2ams.surfaces.mcp_cursor import list_mark, read_cursor, write_cursor
 
 if TYPE_CHECKING:
     from h2ams.engine import Memory
@@ -34,6 +36,7 @@ SEARCH_COUNT = 10
 SEARCH_MOST = 50
 LIST_COUNT = 50
 LIST_MOST = 200
+RESOURCES_PAGE = 100
 PAGE_CHARS = 6_000
 PAGE_MOST_CHARS = 20_000
 BUDGET_MOST_TOKENS = 8_000  # a block goes out twice, as text and in the document
@@ -177,19 +180,36 @@ def explain(serving: Serving, given: Arguments) -> Document:
 
 
 def list_segments(serving: Serving, given: Arguments) -> Document:
-    records = serving.memory.list(
-        given.get("scope"), access=serving.access, archived=given.get("archived", False)
-    )
-    offset, limit = given.get("offset", 0), given.get("limit", LIST_COUNT)
-    shown: list[object] = [brief(record) for record in records[offset : offset + limit]]
-    document = bounded(
-        {"segments": shown, "offset": offset, "total": len(records)}, "segments", serving.count
-    )
-    kept = document.pop("segments")
+    """A page by scope and id; it is shorter than asked for where its texts are long."""
+    scope, archived = given.get("scope"), given.get("archived", False)
+    mark = list_mark(serving.memory.root, described(serving.access), scope, archived)
+    after = read_cursor(given.get("cursor"), mark)
+    limit = given.get("limit", LIST_COUNT)
+    if archived:
+        found = _archived_page(serving, scope, after, limit)
+    else:
+        found = serving.memory.page(scope, access=serving.access, after=after, limit=limit)
+    shown: list[object] = [brief(record) for record in found.records]
+    document = bounded({"segments": shown, "total": found.total}, "segments", serving.count)
+    kept = document["segments"]
     assert isinstance(kept, list)
-    end = offset + len(kept)
-    del document["left_out"]
-    return {"segments": kept, **document, "next_offset": end if end < len(records) else None}
+    following = found.after
+    if document.pop("left_out"):
+        last = found.records[max(len(kept), 1) - 1]  # what no answer can hold is passed by
+        following = (last.scope, last.id)
+    return document | {"next_cursor": write_cursor(following, mark)}
+
+
+def _archived_page(
+    serving: Serving, scope: str | None, after: tuple[str, str] | None, limit: int
+) -> Page:
+    """A page of what was retired. That stands in files alone, so all of them are read."""
+    records = serving.memory.list(scope, access=serving.access, archived=True)
+    ordered = sorted(records, key=lambda each: (each.scope, each.id))
+    rest = [each for each in ordered if after is None or (each.scope, each.id) > after]
+    kept = tuple(rest[:limit])
+    more = len(rest) > len(kept) > 0
+    return Page(kept, len(records), (kept[-1].scope, kept[-1].id) if more else None)
 
 
 def status(serving: Serving, _: Arguments) -> Document:
@@ -302,6 +322,14 @@ def fetch(serving: Serving, given: Arguments) -> Document:
 def _title(heading: str, body: str) -> str:
     first = next((line.strip() for line in body.splitlines() if line.strip()), "")
     return preview(heading or first, most=80)
+
+
+def resource_page(serving: Serving, cursor: str | None) -> tuple[tuple[Record, ...], str | None]:
+    """One page of the list of resources behind ``cursor``, and the cursor behind that page."""
+    mark = list_mark(serving.memory.root, described(serving.access), "resources")
+    after = read_cursor(cursor, mark)
+    found = serving.memory.page(access=serving.access, after=after, limit=RESOURCES_PAGE)
+    return found.records, write_cursor(found.after, mark)
 
 
 def read_resource(serving: Serving, address: str) -> tuple[str, str]:

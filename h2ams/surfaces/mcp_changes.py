@@ -142,11 +142,10 @@ class Changes:
 
     def _list_digest(self) -> str:
         try:
-            records = self._serving.memory.list(access=self._serving.access)
+            addresses = self._serving.memory.addresses(access=self._serving.access)
         except (H2amsError, OSError):
             return ""
-        names = "\n".join(sorted(record.address for record in records))
-        return hashlib.sha256(names.encode("utf-8", "replace")).hexdigest()
+        return hashlib.sha256("\n".join(addresses).encode("utf-8", "replace")).hexdigest()
 
     def _changed(self) -> tuple[list[str], bool]:
         """URIs that changed since last time, and whether the list did. One call at a time."""

@@ -26,12 +26,11 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from h2ams import __version__
 from h2ams.errors import NotFoundError, UsageError
 from h2ams.surfaces.mcp_brief import address_of, preview, resource_uri
-from h2ams.surfaces.mcp_calls import Serving, read_resource
+from h2ams.surfaces.mcp_calls import Serving, read_resource, resource_page
 from h2ams.surfaces.mcp_changes import Changes
 from h2ams.surfaces.mcp_tools import TOOLS, Tool, call_tool
 
 THREADS_COUNT = 8  # engine calls at the same time
-RESOURCES_PAGE = 100
 INSTRUCTIONS = """\
 Long-term memory in Markdown files. Before you answer, call memory_context (or memory_search) with
 the user's question. When you learn something that will matter later, call memory_add: one thing at
@@ -113,14 +112,13 @@ class Wired:
     async def _list_resources(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        start = _cursor(params)
-        serving = self._serving
-        records = await self._in_thread(
-            functools.partial(serving.memory.list, access=serving.access)
-        )
+        cursor = None if params is None else params.cursor
+        try:
+            found, following = await self._in_thread(resource_page, self._serving, cursor)
+        except UsageError as error:
+            raise MCPError(types.INVALID_PARAMS, f"{error.message} ({error.hint})") from error
         if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             await self._changes.listed(_client(context), context.session)
-        end = start + RESOURCES_PAGE
         shown = [
             types.Resource(
                 uri=resource_uri(record.scope, record.id),
@@ -130,11 +128,10 @@ class Wired:
                 mime_type="text/markdown",
                 size=len(record.body.encode("utf-8", "replace")),
             )
-            for record in records[start:end]
+            for record in found
         ]
-        cursor = str(end) if end < len(records) else None
         return types.ListResourcesResult(
-            resources=shown, next_cursor=cursor, ttl_ms=0, cache_scope="private"
+            resources=shown, next_cursor=following, ttl_ms=0, cache_scope="private"
         )
 
     async def _list_templates(
@@ -213,10 +210,3 @@ def _client(context: Context) -> str:
     """Which client of an older protocol version asks: its session over HTTP, else the only one."""
     headers = getattr(context.request, "headers", None)
     return "" if headers is None else str(headers.get("mcp-session-id", ""))
-
-
-def _cursor(params: types.PaginatedRequestParams | None) -> int:
-    text = "0" if params is None or params.cursor is None else params.cursor
-    if not text.isascii() or not text.isdecimal() or len(text) > 12:
-        raise MCPError(types.INVALID_PARAMS, "not a cursor of this server")
-    return int(text)

@@ -26,6 +26,7 @@ from h2ams.surfaces.mcp_calls import (
     Run,
     Serving,
 )
+from h2ams.surfaces.mcp_cursor import CURSOR_CHARS
 from h2ams.surfaces.output import error_document, error_text
 
 QUERY_CHARS = 20_000
@@ -273,12 +274,15 @@ _TABLE = (
     Tool(
         "memory_list",
         "List memories",
-        "The segments of a scope, or of all readable scopes, in the order of their files.",
+        "The segments of a scope, or of all readable scopes, by scope and id, a page at a time.",
         schema.takes(
             {
                 "scope": schema.text("Only this scope."),
                 "archived": schema.flag("The retired segments instead."),
-                "offset": schema.whole("Leave so many out from the front (default 0)."),
+                "cursor": schema.text(
+                    "Go on behind a page: its next_cursor, with scope and archived as they were.",
+                    longest_chars=CURSOR_CHARS,
+                ),
                 "limit": schema.whole(
                     f"At most so many (default {LIST_COUNT}).", least=1, most=LIST_MOST
                 ),
@@ -287,9 +291,8 @@ _TABLE = (
         schema.gives(
             {
                 "segments": schema.BRIEFS,
-                "offset": schema.INTEGER,
                 "total": schema.INTEGER,
-                "next_offset": {"type": ["integer", "null"]},
+                "next_cursor": schema.OPTIONAL_STRING,
             }
         ),
         calls.list_segments,

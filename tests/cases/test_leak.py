@@ -208,6 +208,16 @@ SURFACES: dict[str, Surface] = {
     "list scope archived": lambda memory, access, scope: memory.list(
         scope, access=access, archived=True
     ),
+    "page": lambda memory, access, _: memory.page(access=access, limit=5),
+    "page scope": lambda memory, access, scope: memory.page(scope, access=access),
+    "page behind": lambda memory, access, scope: memory.page(
+        access=access, after=(scope, "one"), limit=3
+    ),
+    "addresses": lambda memory, access, _: memory.addresses(access=access),
+    "addresses of scope": lambda memory, access, scope: memory.addresses(scope, access=access),
+    "addresses known": lambda memory, access, _: memory.addresses(access=access, fresh=False),
+    "scope names": lambda memory, access, _: memory.scope_names(access=access, limit=3),
+    "scope names like": lambda memory, access, scope: memory.scope_names(scope[:4], access=access),
     "get": lambda memory, access, scope: memory.get(f"{scope}#same", access=access),
     "get second": lambda memory, access, scope: memory.get(f"{scope}#same~2", access=access),
     "get nothing": lambda memory, access, scope: memory.get(f"{scope}#nothing", access=access),
@@ -263,6 +273,7 @@ SURFACES |= {
     "mcp context": mcp("memory_context", query=f"{QUERY} {{marker}}", budget=3000),
     "mcp explain": mcp("memory_explain", query=f"{QUERY} {{marker}}", budget=3000),
     "mcp list": mcp("memory_list", limit=200),
+    "mcp list page": mcp("memory_list", limit=3),
     "mcp list scope": mcp("memory_list", scope="{scope}", archived=True),
     "mcp status": mcp("memory_status"),
     "mcp plain search": mcp("search", query=QUERY),
@@ -405,6 +416,10 @@ COMMANDS = {
     "purge": ["forget", "{scope}#same", "--purge"],
     "list": ["list", "--json"],
     "list scope": ["list", "{scope}"],
+    "completion scopes": ["completion", "values", "--at=1", "--", "list", ""],
+    "completion addresses": ["completion", "values", "--at=1", "--", "show", "{scope}"],
+    "completion sessions": ["completion", "values", "--at=1", "--", "list", "--session="],
+    "completion bash": ["completion", "bash"],
     "show": ["show", "{scope}#same", "--json"],
     "sources": ["sources", MESSAGE, "--json"],
     "status": ["status", "--json"],

@@ -158,19 +158,24 @@ def test_search_says_how_many_hits_its_bound_leaves_out(tmp_path: Path) -> None:
         assert outcome.document["left_out"] == 50 - len(shown)
         assert memory.tokens.count(outcome.text) <= RESPONSE_TOKENS
         listed = ask(memory, "memory_list", limit=200).document
-        assert isinstance(listed["next_offset"], int) and listed["total"] == 50
+        assert 0 < len(listed["segments"]) < 50  # type: ignore[arg-type]
+        assert isinstance(listed["next_cursor"], str) and listed["total"] == 50
+        rest = ask(memory, "memory_list", limit=200, cursor=listed["next_cursor"]).document
+        ids = [each["id"] for each in (*listed["segments"], *rest["segments"])]  # type: ignore[misc]
+        assert len(ids) == len(set(ids)) > len(listed["segments"])  # type: ignore[arg-type]
 
 
 def test_a_list_is_walked_to_its_end(tmp_path: Path) -> None:
     root = tmp_path / "memory"
     write(root, "user/memory.md", *(segment_text(f"s{n}", f"text {n}") for n in range(25)))
     with opened(root) as memory:
-        seen, offset = [], 0
-        while offset is not None:
-            answer = ask(memory, "memory_list", offset=offset, limit=7).document
+        seen, cursor = [], {}
+        while cursor is not None:
+            answer = ask(memory, "memory_list", limit=7, **cursor).document
             seen += [each["id"] for each in answer["segments"]]  # type: ignore[attr-defined]
-            offset = answer["next_offset"]  # type: ignore[assignment]
-    assert seen == [f"s{number}" for number in range(25)]
+            behind = answer["next_cursor"]
+            cursor = None if behind is None else {"cursor": behind}
+    assert seen == sorted(f"s{number}" for number in range(25))
 
 
 def test_a_page_of_many_tokens_is_made_shorter_than_asked_for(tmp_path: Path) -> None:
