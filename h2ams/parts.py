@@ -53,7 +53,9 @@ INDEX_FILE = "index.db"
 IGNORE_FILE = ".gitignore"
 JOURNAL_FOLDER = "journal"  # memory/lifecycle_plan.JOURNAL, without importing it for a recall
 READ_TRIES = 5  # of a read beside operations on scopes that follow each other
-_READS = frozenset({"recall", "context", "get", "list", "sources", "status"})
+_READS = frozenset(
+    {"recall", "context", "get", "list", "sources", "status", "scope_counts", "summary"}
+)
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

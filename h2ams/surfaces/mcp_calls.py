@@ -21,9 +21,9 @@ from h2ams.surfaces.mcp_brief import (
     brief,
     fits,
     page,
-    preview,
     resource_uri,
 )
+from h2ams.surfaces.wording import preview
 
 if TYPE_CHECKING:
     from h2ams.engine import Memory
