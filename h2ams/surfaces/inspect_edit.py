@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from h2ams.errors import AccessError, ConflictError, H2amsError, NotFoundError, UsageError
 from h2ams.memory.scope import parse_address
+from h2ams.settings import KINDS
 from h2ams.surfaces.inspect_values import Act, Fields, Inspecting, Moved, Page, link
 from h2ams.surfaces.output import error_text
 
@@ -38,22 +39,26 @@ def edit(site: Inspecting, fields: Fields) -> Page | Moved:
         raise  # nothing that could be shown beside what was typed, or that a second try could mend
     except H2amsError as error:
         return refused(site, fields, body, error)
-    done = "changed" if result.changed else "same"
+    done = "redacted" if result.redacted else "changed" if result.changed else "same"
     return Moved(link("/segment", address=result.address, done=done))
 
 
 def refused(site: Inspecting, fields: Fields, body: str, error: H2amsError) -> Page:
     """What was typed, what is there now, and why nothing was written."""
     message, hint = error_text(error)
+    record = current(site, fields.needed("address"))
+    kind = fields.text("kind")
+    if record is not None and kind not in KINDS:  # a list would show its first one instead
+        kind = record.kind
     values: dict[str, object] = {
         "message": message,
         "hint": hint,
         "is_conflict": isinstance(error, ConflictError),
         "address": fields.needed("address"),
         "body": body,
-        "kind": fields.text("kind"),
+        "kind": kind,
         "tags": fields.text("tags"),
-        "record": current(site, fields.needed("address")),
+        "record": record,
     }
     status = 409 if isinstance(error, ConflictError) else 400
     return Page("refused.html", "Nothing was written", values, "overview", status)

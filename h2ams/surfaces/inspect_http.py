@@ -87,7 +87,10 @@ class Door:
         if refusal is not None:
             await loopback.answer_plainly(scope, send, refusal)
             return
-        response = await self._response(Request(scope, receive), named)
+        try:
+            response = await self._response(Request(scope, receive), named)
+        except Exception as error:  # noqa: BLE001 - the outermost frame: told on a page
+            response = self._page(self._site.failed(error))
         await response(scope, receive, send)
 
     async def _response(self, request: Request, named: loopback.Headers) -> Response:
@@ -111,7 +114,8 @@ class Door:
     async def _asked(self, request: Request, named: loopback.Headers, form: bytes) -> Response:
         reads = request.method in READING
         if not reads:
-            types = [each.partition(b";")[0].strip().lower() for each in named[b"content-type"]]
+            given = named.get(b"content-type", [])
+            types = [each.partition(b";")[0].strip().lower() for each in given]
             if types != [FORM.encode()]:
                 return self._page(self._site.refusal(415, "not a form of these pages", None))
             if not named.get(b"origin"):

@@ -6,12 +6,12 @@ the answer to its template. No rule is added here.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from h2ams.active.block import LAYERS
 from h2ams.errors import H2amsError, NotFoundError
 from h2ams.memory.scope import parse_scope
-from h2ams.settings import KINDS
 from h2ams.surfaces.inspect_values import (
     HITS_MOST,
     SEGMENTS_COUNT,
@@ -86,12 +86,7 @@ def segment(site: Inspecting, fields: Fields) -> Page:
 
 
 def segment_page(site: Inspecting, record: Record, *, done: str = "") -> Page:
-    values = {
-        "record": record,
-        "done": done,
-        "editable": editable(site, record),
-        "kinds": KINDS,
-    }
+    values = {"record": record, "done": done, "editable": editable(site, record)}
     return Page("segment.html", record.address, values, "overview")
 
 
@@ -134,7 +129,6 @@ def recall(site: Inspecting, fields: Fields) -> Page:
     limit = fields.whole("limit")
     values: dict[str, object] = {
         "asked": fields,
-        "kinds": KINDS,
         "found": None,
         "limited": limit is not None and limit > HITS_MOST,
         "most": HITS_MOST,
@@ -171,7 +165,12 @@ def context(site: Inspecting, fields: Fields) -> Page:
             window=fields.whole("window"),
             language=fields.text("language") or "en",
         )
-        values |= {"block": block, "whole": whole_bar(block), "layers": layer_bars(block)}
+        values |= {
+            "block": block,
+            "whole": whole_bar(block),
+            "layers": layer_bars(block),
+            "left_out": Counter(each.reason for each in block.receipt.rejected),
+        }
     return Page("context.html", "Memory block", values, "context")
 
 

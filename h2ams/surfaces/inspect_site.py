@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 import threading
+from functools import cache
 from http import HTTPStatus
 
 import jinja2
 from markupsafe import Markup
 
 from h2ams import errors
+from h2ams.settings import KINDS
 from h2ams.surfaces import inspect_edit, inspect_memory, inspect_records
 from h2ams.surfaces.inspect_values import (
     Answer,
@@ -73,32 +75,37 @@ def finished(value: object) -> object:
     return value
 
 
+@cache
+def templates() -> jinja2.Environment:
+    """The packaged templates, compiled once. Everything that they print is escaped."""
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("h2ams.surfaces", TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=finished,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.globals |= {"link": link, "preview": preview, "first_line": first_line, "kinds": KINDS}
+    made.filters |= {"verbatim": Verbatim, "day": day, "minute": minute}
+    return made
+
+
 class Site:
     """The pages of one open memory."""
 
     def __init__(self, inspecting: Inspecting) -> None:
         self._inspecting = inspecting
         self._lock = threading.Lock()
-        self._templates = jinja2.Environment(
-            loader=jinja2.PackageLoader("h2ams.surfaces", TEMPLATES),
-            autoescape=True,
-            undefined=jinja2.StrictUndefined,
-            finalize=finished,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
         access = inspecting.access
-        self._templates.globals |= {
-            "link": link,
-            "preview": preview,
-            "first_line": first_line,
+        self._known = {
             "access": access_text(access),
             "write": inspecting.write,
             "mark": inspecting.mark,
             "root": inspecting.memory.root,
             "sections": [each[:3] for each in SECTIONS if access is None or not each[3]],
         }
-        self._templates.filters |= {"verbatim": Verbatim, "day": day, "minute": minute}
 
     def answer(self, method: str, path: str, fields: Fields) -> Answer:
         """The page, or the page that says why there is none."""
@@ -132,8 +139,9 @@ class Site:
         return self.rendered(Page("error.html", title, values, "", status))
 
     def rendered(self, page: Page) -> Answer:
-        template = self._templates.get_template(page.template)
-        html = template.render(page.values, title=page.title, section=page.section)
+        template = templates().get_template(page.template)
+        values = {**page.values, "title": page.title, "section": page.section}
+        html = template.render(self._known, **values)
         return Answer(page.status, html)
 
 

@@ -1,4 +1,4 @@
-"""The inspector for tests: a folder with something of everything, pages without a wire, a process."""
+"""The inspector for tests: a folder with something of everything, pages, a process."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ SMALL = replace(PLAIN, stack_game_chars=1_200, stack_summary_max_chars=400)
 def build(root: Path) -> None:
     """The project's own memory, with a conversation, a game, a pass of Dream, and a problem."""
     shutil.copytree(REPOSITORY / "scopes", root, ignore=shutil.ignore_patterns(".h2ams"))
-    write(root, "topic/broken/memory.md", "---\nid: one\ntags: [x\n---\nA header that is no YAML.\n")
+    write(
+        root, "topic/broken/memory.md", "---\nid: one\ntags: [x\n---\nA header that is no YAML.\n"
+    )
     with opened(root, settings=SMALL) as memory:
         converse(memory)
         play(memory)
@@ -47,7 +49,9 @@ def build(root: Path) -> None:
 def converse(memory: Memory) -> None:
     """A thread that was condensed once, and went on."""
     access = Access(session="core")
-    thread = memory.thread("planning", access=access, system="You are a careful planner.")
+    thread = memory.thread(
+        "planning", access=access, system="You are a careful planner.", window=900, reserve=100
+    )
     for number in range(1, 13):
         thread.append(
             {"role": "user", "content": f"Step {number}: what about part {number} of the index?"},

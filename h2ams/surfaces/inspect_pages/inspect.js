@@ -19,8 +19,8 @@ function live(form) {
     try {
       const answer = await fetch(address, { signal: asking.signal, credentials: "same-origin" });
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      const found = page.getElementById(id) || page.getElementById("content");
-      place.replaceChildren(...found.childNodes);
+      const found = page.getElementById(id) || page.querySelector(".notice");
+      place.replaceChildren(...(found.id === id ? found.childNodes : [found]));
       history.replaceState(null, "", address);
     } catch (error) {
       if (error.name === "AbortError") return;
