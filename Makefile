@@ -10,7 +10,7 @@ WORKERS ?= auto
 LLM := .venv-llm
 LLM_STAMP := $(LLM)/.installed
 
-.PHONY: help demo test test-long test-llm check bench bench-recall soak fuzz clean
+.PHONY: help demo test test-long test-browser test-llm check bench bench-recall soak fuzz clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/ -/'
@@ -28,6 +28,10 @@ test: $(STAMP) ## the whole default suite
 
 test-long: $(STAMP) ## long properties, crash and soak runs
 	$(PYTEST) -n $(WORKERS) -m long
+
+test-browser: $(STAMP) ## the inspector in a real browser: Debian's Chromium, installed where it is missing; PICTURES=1 renews docs/images
+	tools/need_chromium.sh
+	H2AMS_SCREENSHOTS=$(or $(PICTURES),0) $(PYTEST) tests/browser/real_browser.py -q
 
 $(LLM_STAMP): pyproject.toml
 	$(PYTHON) -m venv $(LLM)
