@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from http.cookies import CookieError, SimpleCookie
+from contextlib import suppress
 from importlib import resources
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
@@ -40,6 +40,7 @@ FILES = {
 }
 TOKEN_BYTES = 32
 MAX_BODY_BYTES = 1024 * 1024
+DROPPED_BYTES = 4 * MAX_BODY_BYTES
 MOST_FIELDS = 100
 FORM = "application/x-www-form-urlencoded"
 # No policy here names an inline script or style: text that got past the escaping would do nothing.
@@ -85,6 +86,9 @@ class Door:
         refusal = self._border.refusal(scope, named) or _foreign(scope, named)
         send = _with_headers(send)
         if refusal is not None:
+            if scope["type"] == "http":
+                with suppress(TooLarge):
+                    await _body(Request(scope, receive), named)
             await loopback.answer_plainly(scope, send, refusal)
             return
         try:
@@ -152,15 +156,8 @@ class Door:
 
     def _knows(self, request: Request) -> bool:
         """Whether the request carries the cookie."""
-        for header in request.headers.getlist("cookie"):
-            try:
-                morsel = SimpleCookie(header).get(self._cookie)
-            except CookieError:
-                continue
-            value = "" if morsel is None else morsel.value
-            if hmac.compare_digest(value.encode("utf-8", "replace"), self._session.encode()):
-                return True
-        return False
+        given = request.cookies.get(self._cookie, "")
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self._session.encode())
 
     def _file(self, method: str, name: str) -> Response:
         if name not in self._files:
@@ -192,18 +189,25 @@ def _foreign(scope: Scope, named: loopback.Headers) -> loopback.Refusal | None:
 
 
 async def _body(request: Request, named: loopback.Headers) -> bytes:
-    """The body; ``TooLarge`` as soon as that is known, declared or not."""
+    """The body; ``TooLarge``, declared or not.
+
+    Some more is read and dropped: who is still sending would get a reset in place of the answer.
+    """
     for declared in named.get(b"content-length", []):
         if not declared.isdigit() or int(declared) > MAX_BODY_BYTES:
             raise TooLarge
-    body = b""
+    body, size_bytes = b"", 0
     try:
         async for part in request.stream():
-            body += part
-            if len(body) > MAX_BODY_BYTES:
-                raise TooLarge
+            size_bytes += len(part)
+            if size_bytes <= MAX_BODY_BYTES:
+                body += part
+            elif size_bytes > DROPPED_BYTES:
+                break
     except ClientDisconnect:
         return b""
+    if size_bytes > MAX_BODY_BYTES:
+        raise TooLarge
     return body
 
 

@@ -32,15 +32,23 @@ if TYPE_CHECKING:
     from h2ams.memory.summary import Summary
     from h2ams.surfaces.inspect_values import Bar
 
-PROBLEMS_COUNT = 100  # on the overview
+PROBLEMS_COUNT = 100  # on one page of the overview
+SCOPES_COUNT = 200
 
 
 def overview(site: Inspecting, fields: Fields) -> Page:
     """Scopes, counts, the state of the index, problems."""
     status = site.memory.status(access=site.access)
-    counts = site.memory.scope_counts(access=site.access)
+    every = site.memory.scope_counts(access=site.access)
+    counts, scopes = paged(every, fields.whole("scopes"), SCOPES_COUNT)
     problems, pages = paged(status.problems, fields.whole("page"), PROBLEMS_COUNT)
-    values = {"status": status, "counts": counts, "problems": problems, "pages": pages}
+    values = {
+        "status": status,
+        "counts": counts,
+        "scopes": scopes,
+        "problems": problems,
+        "pages": pages,
+    }
     return Page("overview.html", "Overview", values, "overview")
 
 
@@ -82,11 +90,7 @@ def _address_below(scope: str, address: str) -> str:
 def segment(site: Inspecting, fields: Fields) -> Page:
     """One segment with everything that is known of it."""
     record = site.memory.get(fields.needed("address"), access=site.access)
-    return segment_page(site, record, done=fields.text("done"))
-
-
-def segment_page(site: Inspecting, record: Record, *, done: str = "") -> Page:
-    values = {"record": record, "done": done, "editable": editable(site, record)}
+    values = {"record": record, "done": fields.text("done"), "editable": editable(site, record)}
     return Page("segment.html", record.address, values, "overview")
 
 

@@ -57,9 +57,6 @@ class Fields:
     def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
         self._values = dict(pairs)
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._values
-
     def text(self, name: str) -> str:
         """The text of a field, "" where it was not given."""
         return self._values.get(name, "")
@@ -214,8 +211,10 @@ def access_text(access: Access | None) -> str:
         ("also", ", ".join(access.scopes)),
     ]  # fmt: skip
     said = [f"{name} {value}" for name, value in named if value]
-    if access.user is not None:
-        said.append({True: "user", False: "without user"}.get(bool(access.user), "user"))
+    if access.user is False:
+        said.append("without user")
+    elif access.user:
+        said.append("user" if access.user is True else f"user: {access.user}")
     return " · ".join(said) or "an access to nothing"
 
 

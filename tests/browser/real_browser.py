@@ -277,6 +277,7 @@ def test_recall_is_live_and_shows_what_the_page_by_its_button_shows(
         page.goto(f"{server.origin}/recall")
         page.get_by_label("Question").press_sequentially("rowids", delay=20)
         expect(page.get_by_role("status")).to_contain_text("match")
+        expect(page.get_by_role("heading", level=2)).to_contain_text("match")
         page.wait_for_url("**/recall?q=rowids")
         expect(page.get_by_label("Question")).to_be_focused()
         live = page.locator("#results").inner_html()

@@ -23,6 +23,7 @@ from surfaces.inspect_kit import (
 )
 
 from h2ams import Access, Memory
+from h2ams.surfaces.inspect_memory import SCOPES_COUNT
 from h2ams.surfaces.inspect_site import ACTIONS, PAGES, STATUSES
 from h2ams.surfaces.inspect_values import HITS_MOST, SEGMENTS_COUNT, bar, diff_lines, paged, shown
 
@@ -215,6 +216,24 @@ def test_the_diff_of_a_pass_that_was_undone_is_gone_and_that_is_said(tmp_path: P
         assert "undone" in page(memory, "/dream").text
 
 
+def test_looking_changes_no_file(world: Memory) -> None:
+    def files() -> dict[Path, bytes]:
+        kept = (path for path in Path(world.root).rglob("*") if path.is_file())
+        return {path: path.read_bytes() for path in kept if ".db" not in path.name}
+
+    (record,) = world.dreams.status().passes
+    addresses = [
+        *PAGES, "/scope?name=user", "/thread?id=planning", "/stack?id=campaign",
+        where("/recall", q=QUESTION), where("/context", q=QUESTION, budget="900"),
+        where("/segment", address="user#none"), where("/pass", id=record.pass_id),
+    ]  # fmt: skip
+    asked(world, "/")
+    before = files()
+    for address in addresses:
+        asked(world, address)
+    assert files() == before and len(before) > 30
+
+
 # -- an empty folder, many things ------------------------------------------------------------------
 
 
@@ -241,6 +260,18 @@ def test_many_segments_come_in_pages_and_none_is_lost(tmp_path: Path) -> None:
         assert seen == [f"s{n}" for n in range(count)]
         last = page(memory, "/scope?name=user&page=999999999").text
         assert "Page 3 of 3" in last
+
+
+def test_many_scopes_come_in_pages_too(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    names = [f"topic/t{number:03}" for number in range(SCOPES_COUNT + 3)]
+    for name in names:
+        write(root, f"{name}/memory.md", segment_text("s", "Text."))
+    with opened(root) as memory:
+        first, second = (asked(memory, f"/?scopes={number}").html for number in (1, 2))
+    link = re.compile(r'href="/scope\?name=topic%2F(t\d+)"')
+    assert [f"topic/{each}" for each in link.findall(first) + link.findall(second)] == names
+    assert 'href="/?scopes=2"' in first and 'href="/?scopes=1"' in second
 
 
 @given(st.lists(st.integers(), max_size=50), st.none() | st.integers(0, 99), st.integers(1, 9))

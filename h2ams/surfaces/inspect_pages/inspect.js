@@ -21,6 +21,8 @@ function live(form) {
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       const found = page.getElementById(id) || page.querySelector(".notice");
       place.replaceChildren(...(found.id === id ? found.childNodes : [found]));
+      const heading = place.querySelector("h2");
+      document.getElementById("said").textContent = heading ? heading.textContent : "";
       history.replaceState(null, "", address);
     } catch (error) {
       if (error.name === "AbortError") return;
