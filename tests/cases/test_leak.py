@@ -31,6 +31,7 @@ from surfaces.mcp_kit import client, inside, run
 from h2ams import Access, H2amsError, Memory
 from h2ams.active.registry import Registry
 from h2ams.anthropic import MemoryCommands
+from h2ams.errors import NotFoundError
 from h2ams.files import Root
 from h2ams.memory.intake import Incoming
 from h2ams.memory.scope import parse_scope
@@ -1014,6 +1015,23 @@ def test_a_client_of_the_mcp_server_learns_nothing_of_foreign_scopes(
     assert among_others == alone
     assert not any(marker(scope) in among_others for scope in foreign if scope != asked)
     assert all(marker(scope) in alone for scope in own if scope != "topic/unfiled")
+
+
+# -- summaries -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("access", SOME, ids=lambda access: repr(access)[7:60])
+def test_the_summary_of_a_foreign_scope_is_not_there(world: Memory, access: Access) -> None:
+    """Also where a related session belongs to another agent: that is known from its card alone."""
+    own, foreign = parted(access)
+    for scope in foreign:
+        with pytest.raises(NotFoundError):
+            world.summary(scope, access=access)
+        html = str(INSPECTED["inspect scope"](world, access, scope))
+        assert marker(scope) not in html
+    for scope in own:
+        if scope != "topic/unfiled":
+            assert marker(scope) in world.summary(scope, access=access)[1].text
 
 
 # -- the inspector, as a browser sees it -----------------------------------------------------------
