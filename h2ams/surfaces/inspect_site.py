@@ -25,6 +25,7 @@ from h2ams.surfaces.inspect_values import (
     Page,
     access_text,
     link,
+    page_of,
     shown,
 )
 from h2ams.surfaces.output import error_text, first_line
@@ -87,7 +88,8 @@ def templates() -> jinja2.Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.globals |= {"link": link, "preview": preview, "first_line": first_line, "kinds": KINDS}
+    made.globals |= {"link": link, "page_of": page_of, "kinds": KINDS}
+    made.globals |= {"preview": preview, "first_line": first_line}
     made.filters |= {"verbatim": Verbatim, "day": day, "minute": minute}
     return made
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlencode
 
+from h2ams.active.block import SUMMARY_ID
 from h2ams.errors import AccessError, UsageError
 from h2ams.surfaces.output import encodable, visible
 
@@ -49,6 +50,14 @@ def link(path: str, **fields: object) -> str:
     given = {name: str(value) for name, value in fields.items() if value not in (None, "", False)}
     query = urlencode(given, errors="replace")
     return f"{path}?{query}" if query else path
+
+
+def page_of(address: str) -> str:
+    """Where an address is shown: a segment's own page, a summary with its scope."""
+    scope, _, id = address.rpartition("#")
+    if id == SUMMARY_ID:
+        return link("/scope", name=scope)
+    return link("/segment", address=address)
 
 
 class Fields:

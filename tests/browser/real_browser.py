@@ -88,10 +88,12 @@ def test_the_printed_address_opens_the_overview_once(browser: Browser, tmp_path:
         page.reload()
         expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
         context.close()
-        other = browser.new_context().new_page()
-        assert (other.goto(server.url) or page).status == 401  # type: ignore[union-attr]
-        expect(other.get_by_role("heading", level=1)).to_have_text("Unauthorized")
-        other.context.close()
+        stranger = browser.new_context()
+        late = stranger.new_page()
+        answer = late.goto(server.url)
+        assert answer is not None and answer.status == 401
+        expect(late.get_by_role("heading", level=1)).to_have_text("Unauthorized")
+        stranger.close()
     finally:
         assert server.end()[0] == 0
 

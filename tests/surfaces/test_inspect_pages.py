@@ -22,10 +22,31 @@ from surfaces.inspect_kit import (
     where,
 )
 
-from h2ams import Access, Memory
+from h2ams import Access, H2amsError, Memory
+from h2ams.errors import (
+    AccessError,
+    ConflictError,
+    IndexFaultError,
+    LimitError,
+    LockTimeoutError,
+    NotFoundError,
+    ReadOnlyError,
+    RootError,
+    ScopeError,
+    StoreError,
+    UsageError,
+)
 from h2ams.surfaces.inspect_memory import SCOPES_COUNT
-from h2ams.surfaces.inspect_site import ACTIONS, PAGES, STATUSES
-from h2ams.surfaces.inspect_values import HITS_MOST, SEGMENTS_COUNT, bar, diff_lines, paged, shown
+from h2ams.surfaces.inspect_site import ACTIONS, PAGES, Site
+from h2ams.surfaces.inspect_values import (
+    HITS_MOST,
+    SEGMENTS_COUNT,
+    Inspecting,
+    bar,
+    diff_lines,
+    paged,
+    shown,
+)
 
 # What no page may hold: what drives a browser or deceives a reader, and what UTF-8 cannot hold.
 DRIVING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -381,8 +402,29 @@ def test_what_is_the_owners_is_refused_to_others_and_not_in_their_navigation(
     page(world, "/thread?id=planning", Access(session="storage"), 404)
 
 
-def test_every_kind_of_error_has_a_status_of_its_own_kind() -> None:
-    assert all(400 <= status < 600 for status in STATUSES.values())
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (UsageError("x"), 400), (ScopeError("x"), 400), (NotFoundError("x"), 404),
+        (AccessError("x"), 403), (ConflictError("x"), 409), (ReadOnlyError("x"), 409),
+        (LimitError("x", name="n", limit=1, size=2), 413), (RootError("x"), 503),
+        (LockTimeoutError("x", path="p"), 503), (IndexFaultError("x"), 503),
+        (StoreError("x"), 500), (H2amsError("x"), 500), (OSError(28, "full", "x"), 500),
+    ],
+    ids=lambda value: type(value).__name__,
+)  # fmt: skip
+def test_every_kind_of_error_has_its_status(world: Memory, error: Exception, status: int) -> None:
+    answer = Site(Inspecting(world, None)).failed(error)
+    assert answer.status == status and "x" in Seen(answer.html).text
+
+
+def test_every_address_of_a_block_leads_to_a_page(world: Memory) -> None:
+    for budget in ("60", "300", "900"):
+        html = asked(world, where("/context", q=QUESTION, budget=budget)).html
+        links = {each.replace("&amp;", "&") for each in re.findall(r'href="(/s[^"]+)"', html)}
+        links -= {"/static/inspect.css", "/stacks"}
+        assert len(links) > 10
+        assert all(asked(world, each).status == 200 for each in links - {"/static/icon.svg"})
 
 
 def test_a_folder_that_is_removed_while_it_is_looked_at_is_said(tmp_path: Path) -> None:
