@@ -129,7 +129,9 @@ class Server:
         assert found is not None, (self.url, self.process.stderr.read())
         self.port, self.token = int(found[1]), found[2]
         self.cookie = ""
-        self._web = urllib3.HTTPConnectionPool("127.0.0.1", self.port, timeout=DEADLINE_S)
+        self._web = urllib3.HTTPConnectionPool(
+            "127.0.0.1", self.port, timeout=DEADLINE_S, maxsize=8
+        )
 
     @property
     def origin(self) -> str:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -38,10 +39,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(root: Path) -> Iterator[Server]:
     with serving(root, "--write") as started:
         yield started
-
-
-def fresh(root: Path) -> Server:
-    return Server(root)
 
 
 # -- the door --------------------------------------------------------------------------------------
@@ -247,6 +244,19 @@ def test_a_form_is_written_and_a_concurrent_hand_edit_is_a_conflict(tmp_path: Pa
         assert late.status == 409
         assert "neither" in late.data.decode() and "Mine." in late.data.decode()
         assert "neither" in path.read_text("utf-8") and "Mine." not in path.read_text("utf-8")
+
+
+def test_many_questions_at_once_are_all_answered_while_files_change(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    path = write(root, "user/memory.md", segment_text("s1", "Prefers tabs 0."))
+    pages = ["/", "/recall?q=tabs", "/context?q=tabs", SEGMENT, "/scope?name=user", "/threads"]
+    with serving(root) as server, ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(server.ask, "GET", pages[at % len(pages)]) for at in range(60)]
+        for number in range(1, 20):
+            write(root, "user/memory.md", segment_text("s1", f"Prefers tabs {number}."))
+        assert {each.result().status for each in asked} == {200}
+        assert b"Prefers tabs 19." in server.ask("GET", "/recall?q=tabs").data
+    assert "Prefers tabs 19." in path.read_text("utf-8")
 
 
 # -- starting and ending ---------------------------------------------------------------------------
