@@ -12,7 +12,7 @@ LLM_STAMP := $(LLM)/.installed
 DOCS := .venv-docs
 DOCS_STAMP := $(DOCS)/.installed
 
-.PHONY: help demo test test-long test-package shells test-llm check bench bench-recall soak fuzz docs test-site clean
+.PHONY: help demo test test-long test-package test-browser shells test-llm check bench bench-recall soak fuzz docs test-site clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/ -/'
@@ -37,6 +37,9 @@ shells: ## zsh and fish for the tests of their completion, where Debian's packag
 
 test-package: $(STAMP) ## sdist and wheel: what is in them, what they install, each extra
 	$(PYTEST) -m package -s tests/package
+test-browser: $(STAMP) ## the inspector in a real browser: Debian's Chromium, installed where it is missing; PICTURES=1 renews docs/images
+	tools/need_chromium.sh
+	H2AMS_SCREENSHOTS=$(or $(PICTURES),0) $(PYTEST) tests/browser/real_browser.py -q
 
 $(LLM_STAMP): pyproject.toml
 	$(PYTHON) -m venv $(LLM)

@@ -54,7 +54,10 @@ IGNORE_FILE = ".gitignore"
 JOURNAL_FOLDER = "journal"  # memory/lifecycle_plan.JOURNAL, without importing it for a recall
 READ_TRIES = 5  # of a read beside operations on scopes that follow each other
 _READS = frozenset(
-    {"recall", "context", "get", "list", "page", "addresses", "scope_names", "sources", "status"}
+    {
+        *("recall", "context", "get", "list", "page", "addresses", "scope_names", "sources"),
+        *("status", "scope_counts", "summary"),
+    }
 )
 
 _P = ParamSpec("_P")

@@ -33,11 +33,14 @@ if TYPE_CHECKING:
     from h2ams.active.block import MemoryBlock
     from h2ams.active.reuse import Excerpt, Reuse, WorkItem
     from h2ams.active.turn import Turn
+    from h2ams.memory.summary import Summary
     from h2ams.models.request import Model
     from h2ams.stacks.compress import AttemptRecord, Compressor
+    from h2ams.stacks.folder import WorkflowName
     from h2ams.stacks.workflow import Workflow
     from h2ams.threads.context_engine import Thread
     from h2ams.threads.message import Shape
+    from h2ams.upkeep.status import ScopeCount
 
 MOST_HITS = 1_000  # a recall gives no more, whatever is asked for
 COVERED = 1.25  # matches of so many times its budget are considered for a block
@@ -257,6 +260,37 @@ class Reads(Parts):
             with self._index.reading() as connection:
                 return Reader(connection, gate).sources(message_id)
 
+    @healing
+    def scope_counts(self, *, access: Access | None = None) -> tuple[ScopeCount, ...]:
+        """The scopes that ``access`` may read, by name, with what each holds."""
+        from h2ams.upkeep.status import scope_counts
+
+        with self._index.lock:
+            gate, _ = self._guard.fresh(access)
+            with self._index.reading() as connection:
+                return scope_counts(connection, gate)
+
+    @healing
+    def summary(
+        self, scope: str, *, access: Access | None = None, language: str = "en"
+    ) -> tuple[str, Summary]:
+        """Path and text of what stands for ``scope`` in a prompt, secrets masked.
+
+        ``NotFoundError`` where there is none that ``access`` may read.
+        """
+        from h2ams.text.redact import redact
+
+        target = parse_scope(scope)
+        with self._index.lock:
+            gate, _ = self._guard.fresh(access)
+        found = None
+        if self._reads_wholly(gate, target):
+            found = self.store.summary(target, language)
+        if found is None:
+            raise NotFoundError(f"{target} has no summary", hint="h2ams summary refresh makes it")
+        path, summary = found
+        return path, replace(summary, text=redact(summary.text).text)
+
     def touch(self, addresses: Iterable[str], *, access: Access | None = None) -> None:
         """Segments that this turn really used: picked, cited or written. They become recent."""
         known = tuple(self.get(address, access=access).address for address in addresses)
@@ -300,6 +334,13 @@ class Reads(Parts):
             shape=shape,
             create=create,
         )
+
+    def stacks(self) -> tuple[WorkflowName, ...]:
+        """The workflows of this folder with the scopes that they go with. The owner's."""
+        from h2ams.stacks.folder import FOLDER, WorkflowFolder
+
+        self._settle()  # nothing of a deleted scope is listed
+        return tuple(WorkflowFolder(os.path.join(self.state, FOLDER)).names())
 
     def stack(
         self,

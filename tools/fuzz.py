@@ -486,7 +486,7 @@ def command(chance: random.Random, show: Show) -> None:
     """Any words on the command line: an exit code, one line of error, in JSON one document."""
     from h2ams.surfaces.cli import COMMANDS, main
 
-    names = [name for name in COMMANDS if name not in ("watch", "edit")]
+    names = [name for name in COMMANDS if name not in ("watch", "edit", "inspect")]
     words = [chance.choice(names)]
     options = (
         "--json",

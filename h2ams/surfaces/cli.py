@@ -56,6 +56,7 @@ COMMANDS = {
     "import": ("cli_move", "take memory in from another program, or open its folder in place"),
     "export": ("cli_move", "memory as JSON lines, or a copy of its Markdown files"),
     "mcp": ("cli_mcp", "serve the memory to MCP hosts, over stdio or loopback HTTP"),
+    "inspect": ("cli_inspect", "a local page: scopes, recall, the block and why, conversations"),
     "setup": ("cli_setup", "print a host's MCP entry, or --write it into the host's file"),
     "completion": ("cli_completion", "print the completion script of bash, zsh or fish"),
 }

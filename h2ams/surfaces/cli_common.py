@@ -97,6 +97,22 @@ class Call:
         return checked_text(word, what)
 
 
+def serving_access(call: Call, command: str) -> Access | None:
+    """What a server may show, fixed when it starts: nobody gets everything by saying nothing.
+
+    ``UsageError`` without access flags and without ``--owner``, and with both.
+    """
+    access = call.access()
+    if access is None and not call.args.owner:
+        raise UsageError(
+            f"{command} needs to know what it may show",
+            hint="give access flags (--session, --chat, --vp, --user …), or --owner for everything",
+        )
+    if access is not None and call.args.owner:
+        raise UsageError("--owner goes with no access flag", hint="leave one of them out")
+    return access
+
+
 def checked_text(word: str, what: str) -> str:
     """``word`` as text. Bytes that the locale could not decode came as lone surrogates: they are
     read as UTF-8 (a locale without any characters beyond ASCII), or refused.

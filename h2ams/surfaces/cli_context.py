@@ -8,18 +8,10 @@ from h2ams.surfaces import cli_shapes
 from h2ams.surfaces.cli_common import DONE, Call, add_query, query_text
 from h2ams.surfaces.cli_parser import Command, CommandParser, whole
 from h2ams.surfaces.output import score_terms, to_json
+from h2ams.surfaces.wording import REASONS
 
 if TYPE_CHECKING:
     from h2ams.active.block import Item, MemoryBlock
-
-_REASONS = {
-    "acl": "this access may not see it",
-    "budget": "no room left",
-    "duplicate": "the same text is there already",
-    "stale": "its file could not be read",
-    "below-gate": "too weak a match",
-    "evicted": "taken out for this task",
-}
 
 
 def _configure(parser: CommandParser) -> None:
@@ -79,7 +71,7 @@ def _explain(call: Call, block: MemoryBlock) -> None:
             line("  + ", (item.address, "address"), f"  {item.tokens} tokens  {_why(item)}")
             line((f"    {item.path}:{item.line}", "dim"))
     for rejection in block.receipt.rejected:
-        why = _REASONS.get(rejection.reason, rejection.reason)
+        why = REASONS.get(rejection.reason, rejection.reason)
         detail = f": {rejection.detail}" if rejection.detail else ""
         line("  - ", (rejection.address, "address"), f"  {rejection.reason}, {why}{detail}")
 

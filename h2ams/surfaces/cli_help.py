@@ -168,6 +168,11 @@ _EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("for a host that starts it, what one session sees", "h2ams mcp --session s1 --user"),
         ("everything, over HTTP on this machine", "h2ams mcp --owner --http"),
     ),
+    "inspect": (
+        ("everything, on a local page, until interrupted", "h2ams inspect --owner"),
+        ("what one session sees, to read only", "h2ams inspect --session s1 --user --port 0"),
+        ("edit and forget there too", "h2ams inspect --owner --write --port 0"),
+    ),
     "setup": (
         ("what a host's file would say", "h2ams setup claude-code --session s1"),
         ("write it", "h2ams setup cursor --owner --file mcp.json --write"),

@@ -8,13 +8,11 @@ import threading
 from typing import TYPE_CHECKING, BinaryIO
 
 from h2ams.errors import H2amsError, UsageError
-from h2ams.surfaces.cli_common import DONE, Call, checked_text
+from h2ams.surfaces.cli_common import DONE, Call, checked_text, serving_access
 from h2ams.surfaces.cli_parser import Command, CommandParser, whole
 
 if TYPE_CHECKING:
     from types import FrameType
-
-    import uvicorn
 
     from h2ams.engine import Memory
     from h2ams.memory.access import Access
@@ -45,16 +43,9 @@ def _configure(parser: CommandParser) -> None:
 
 def _mcp(call: Call) -> int:
     args = call.args
-    access = call.access()
     if args.json:
         raise UsageError("mcp has no --json: its output is JSON-RPC already")
-    if access is None and not args.owner:
-        raise UsageError(
-            "mcp needs to know what it may show",
-            hint="give access flags (--session, --chat, --vp, --user …), or --owner for everything",
-        )
-    if access is not None and args.owner:
-        raise UsageError("--owner goes with no access flag", hint="leave one of them out")
+    access = serving_access(call, "mcp")
     if not args.http and (args.port is not None or args.token_file is not None):
         raise UsageError("--port and --token-file go with --http")
     wires = None if args.http else _take_streams()
@@ -160,32 +151,18 @@ class Ending:
 
 
 def _serve_http(call: Call, memory: Memory, access: Access | None) -> None:
-    import signal
-
+    from h2ams.surfaces.loopback import HOST, Signals, listen
     from h2ams.surfaces.mcp_calls import Serving
-    from h2ams.surfaces.mcp_http import HOST, PATH, listen, serve_http
+    from h2ams.surfaces.mcp_http import PATH, serve_http
 
     args = call.args
     listener = listen(PORT if args.port is None else args.port)
     token, where = _token(memory, args.token_file)
-    asked = threading.Event()
-    servers: list[uvicorn.Server] = []
-
-    def end(_: int, __: FrameType | None) -> None:
-        asked.set()
-        for server in servers:
-            server.should_exit = True
-
-    def started(server: uvicorn.Server) -> None:
-        servers.append(server)
-        server.should_exit = asked.is_set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):  # the server's own handlers call these at last
-        signal.signal(number, end)
+    signals = Signals()
     port = listener.getsockname()[1]
     call.output.note(f"MCP at http://{HOST}:{port}{PATH}; the bearer token is in {where}")
     serving, watch = Serving(memory, access), not args.no_watch
-    serve_http(serving, listener, token=token, watch=watch, started=started)
+    serve_http(serving, listener, token=token, watch=watch, started=signals.started)
 
 
 def _token(memory: Memory, file: str | None) -> tuple[str, str]:

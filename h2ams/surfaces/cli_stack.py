@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from h2ams.errors import UsageError
 from h2ams.surfaces.cli_common import DONE, PROBLEMS, Call, checked_text
 from h2ams.surfaces.cli_parser import Command, CommandParser
+from h2ams.surfaces.wording import trigger
 
 if TYPE_CHECKING:
     from h2ams.stacks.exchange import Chunk, Stack, Summary
@@ -199,15 +200,7 @@ def _show(call: Call, id: str, workflow: Workflow) -> int:
 
 def _plan(call: Call, id: str, workflow: Workflow) -> int:
     planned = workflow.plan(call.args.scene, force=call.args.force)
-    why = {
-        "none": "nothing to do",
-        "threshold": "the threshold is reached: it would be compressed",
-        "retry": "a forced compression is due: it would be tried again",
-        "forced": "it would be compressed",
-        "exhausted": f"{planned.tries} attempts on this text came to nothing: no call until it "
-        "changes",
-    }[planned.trigger]
-    call.output.line(why)
+    call.output.line(trigger(planned.trigger, planned.tries))
     _bar(call, "chars", planned.chars, planned.threshold_chars, "chars of the threshold")
     _bar(call, "before", planned.before_bytes, planned.quota_bytes, "bytes")
     _bar(call, "after", planned.least_bytes, planned.quota_bytes, "bytes and the summary")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from h2ams.errors import NotFoundError, UsageError
+from h2ams.errors import UsageError
+from h2ams.memory.scope import parse_scope
 from h2ams.surfaces import cli_shapes
 from h2ams.surfaces.cli_common import DONE, PROBLEMS, Call, add_dry_run, checked_text
 from h2ams.surfaces.cli_parser import Command, CommandParser
@@ -42,29 +43,17 @@ def _summary(call: Call) -> int:
 
 
 def _show(call: Call, scope: str) -> int:
-    from h2ams.memory.access import Gate
-    from h2ams.memory.scope import parse_scope
-    from h2ams.text.redact import redact
-
-    target = parse_scope(scope)
     with call.open() as memory:
-        gate = Gate(call.access())
-        found = None
-        if gate.may_read(target) and gate.may_read(memory.store.canonical(target)):
-            found = memory.store.summary(target, call.args.lang)
-    if found is None:
-        raise NotFoundError(f"{target} has no summary", hint="h2ams summary refresh makes it")
-    path, summary = found
-    text = redact(summary.text).text
-    call.output.raw(text + "\n")
+        path, summary = memory.summary(scope, access=call.access(), language=call.args.lang)
+    call.output.raw(summary.text + "\n")
     call.output.document(
         {
-            "scope": target.text,
+            "scope": parse_scope(scope).text,
             "language": call.args.lang,
             "path": path,
             "updated_at": summary.updated_at,
             "basis": summary.basis,
-            "text": text,
+            "text": summary.text,
         }
     )
     return DONE

@@ -11,6 +11,7 @@ from h2ams.errors import UsageError
 from h2ams.surfaces.cli_common import DONE, PROBLEMS, Call, checked_text, counted
 from h2ams.surfaces.cli_parser import Command, CommandParser, whole
 from h2ams.surfaces.output import one_line
+from h2ams.surfaces.wording import message_text
 
 if TYPE_CHECKING:
     from h2ams.engine import Memory
@@ -207,7 +208,7 @@ def _show(call: Call, thread: Thread) -> int:
             _summary_line(call, row)
         else:
             mark = {"user": "strong", "assistant": "address"}.get(row.role, "dim")
-            words = one_line(_words(row))
+            words = one_line(message_text(row))
             tell((f"{row.role:<10}", mark), f"{row.tokens:>6}  ", words[:LINE_CHARS])
     if not rows:
         tell("empty")
@@ -237,16 +238,6 @@ def _summary_line(call: Call, row: Row) -> None:
         call.output.line(("    " + one_line(each)[: LINE_CHARS - 4], "dim"))
     if payload.get("ledger"):
         call.output.line((f"    ledger: {len(payload['ledger'])} entries", "dim"))
-
-
-def _words(row: Row) -> str:
-    from h2ams.threads import shapes
-
-    message = shapes.read(row.payload, row.shape)
-    calls = [f"{call.name}({call.arguments})" for call in message.calls]
-    results = [f"= {result.text}" for result in message.results]
-    images = ["[image]"] * len(message.images)
-    return " ".join(each for each in (message.text, *calls, *results, *images) if each)
 
 
 def _row_document(row: Row) -> Document:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote_to_bytes
 
 from h2ams.errors import ScopeError
+from h2ams.surfaces.wording import preview
 
 if TYPE_CHECKING:
     from h2ams.memory.record import Record
 
 RESPONSE_TOKENS = 10_000  # of one answer; hosts get it twice, as text and as a document
-PREVIEW_CHARS = 400
 TAGS_COUNT = 20  # shown with a preview
 HEADING_CHARS = 200
 SCHEME = "h2ams://"
@@ -66,26 +66,6 @@ def brief(record: Record, matched: Sequence[str] = ()) -> Document:
     if record.stale:
         found["stale"] = True
     return found
-
-
-def preview(body: str, matched: Sequence[str] = (), most: int = PREVIEW_CHARS) -> str:
-    """``body``, or about ``most`` chars of it with ``…`` where something is left out."""
-    if len(body) <= most:
-        return body
-    start = _first_match(body, matched)
-    start = max(0, min(start - most // 4, len(body) - most))
-    if start:  # from a word's beginning on
-        blank = body.find(" ", start, start + 40)
-        start = start if blank < 0 else blank + 1
-    end = start + most
-    return ("… " if start else "") + body[start:end].strip() + (" …" if end < len(body) else "")
-
-
-def _first_match(body: str, matched: Sequence[str]) -> int:
-    """Where the first of the words stands; the beginning of a word is enough, and 0 is none."""
-    folded = body.casefold()
-    places = [folded.find(word.casefold()[: max(4, len(word) - 3)]) for word in matched if word]
-    return min((place for place in places if place >= 0), default=0)
 
 
 def page(body: str, offset: int, limit: int) -> Document:

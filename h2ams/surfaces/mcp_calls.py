@@ -22,10 +22,10 @@ from h2ams.surfaces.mcp_brief import (
     brief,
     fits,
     page,
-    preview,
     resource_uri,
 )
 from h2ams.surfaces.mcp_cursor import list_mark, read_cursor, write_cursor
+from h2ams.surfaces.wording import preview
 
 if TYPE_CHECKING:
     from h2ams.engine import Memory

@@ -25,10 +25,11 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from h2ams import __version__
 from h2ams.errors import NotFoundError, UsageError
-from h2ams.surfaces.mcp_brief import address_of, preview, resource_uri
+from h2ams.surfaces.mcp_brief import address_of, resource_uri
 from h2ams.surfaces.mcp_calls import Serving, read_resource, resource_page
 from h2ams.surfaces.mcp_changes import Changes
 from h2ams.surfaces.mcp_tools import TOOLS, Tool, call_tool
+from h2ams.surfaces.wording import preview
 
 THREADS_COUNT = 8  # engine calls at the same time
 INSTRUCTIONS = """\

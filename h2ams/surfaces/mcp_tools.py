@@ -13,7 +13,7 @@ from functools import cached_property
 from h2ams.errors import H2amsError, UsageError
 from h2ams.surfaces import mcp_calls as calls
 from h2ams.surfaces import mcp_schema as schema
-from h2ams.surfaces.mcp_brief import Document, as_text, preview
+from h2ams.surfaces.mcp_brief import Document, as_text
 from h2ams.surfaces.mcp_calls import (
     BUDGET_MOST_TOKENS,
     LIST_COUNT,
@@ -28,6 +28,7 @@ from h2ams.surfaces.mcp_calls import (
 )
 from h2ams.surfaces.mcp_cursor import CURSOR_CHARS
 from h2ams.surfaces.output import error_document, error_text
+from h2ams.surfaces.wording import preview
 
 QUERY_CHARS = 20_000
 

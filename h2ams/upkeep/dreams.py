@@ -20,9 +20,10 @@ from h2ams.dream.rules import RulesExtractor
 from h2ams.dream.slicing import unread
 from h2ams.dream.summarise import Refreshed, Summariser, wrote
 from h2ams.dream.triggers import Due, due
-from h2ams.errors import UsageError
+from h2ams.errors import NotFoundError, UsageError
 from h2ams.index.read import Reader
 from h2ams.memory.extraction import Extractor, SourceMessage
+from h2ams.memory.merge import unified_diff
 from h2ams.memory.scope import Scope, parse_scope
 from h2ams.memory.values import Problem, parse_time
 
@@ -58,6 +59,15 @@ class DreamStatus:
 
     threads: tuple[ThreadStatus, ...]
     passes: tuple[PassRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PassChange:
+    """What a pass did to one file of a scope, as a unified diff."""
+
+    scope: str
+    path: str
+    diff: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +171,22 @@ class Dreams:
             for thread, mark, ended_at in journal.marks()
         ]
         return DreamStatus(tuple(threads), journal.passes())
+
+    def changes(self, pass_id: str) -> tuple[PassRecord, tuple[PassChange, ...]]:
+        """A pass and what it changed, by scope; no change where it was undone or purged since.
+
+        ``NotFoundError`` where no such pass is on record.
+        """
+        journal = Journal(self._root)
+        record = journal.find_pass(pass_id)
+        if record is None:
+            raise NotFoundError(f"there is no pass {pass_id}", hint="h2ams dream status lists them")
+        found = tuple(
+            PassChange(each.scope.text, file.path, unified_diff(file.before, file.after, file.path))
+            for each in journal.undo_records(pass_id)
+            for file in each.files
+        )
+        return record, found
 
     def undo(self, pass_id: str) -> tuple[str, ...]:
         """Put back every file that a pass changed, byte for byte; the files that were.

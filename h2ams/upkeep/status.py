@@ -38,6 +38,16 @@ class Status:
     degraded: tuple[Degraded, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ScopeCount:
+    """What one scope holds. ``tokens`` is the sum over its bodies."""
+
+    scope: str
+    segments: int
+    notes: int
+    tokens: int
+
+
 def status(
     root: Root,
     connection: sqlite.Connection,
@@ -82,6 +92,22 @@ def known_problems(
         for path, scope, line, code, message, fixable, notice, _ in rows
         if (notices or not notice) and gate.may_read(parse_scope(scope))
     ]
+
+
+def scope_counts(connection: sqlite.Connection, gate: Gate) -> tuple[ScopeCount, ...]:
+    """The scopes that the gate may read and that have a file, by name, with what they hold."""
+    rows = sqlite.rows(
+        connection,
+        "SELECT s.name, count(*) FILTER (WHERE NOT m.note), count(*) FILTER (WHERE m.note),"
+        " coalesce(sum(m.tokens), 0) FROM scopes s JOIN memory_segments m ON m.scope = s.no"
+        " GROUP BY s.no",
+    )
+    held = {name: (segments, notes, tokens) for name, segments, notes, tokens in rows}
+    names = {name for _, name, _ in _readable_scopes(connection, gate)}
+    return tuple(
+        ScopeCount(name, *map(int, held.get(name, (0, 0, 0))))
+        for name in sorted(names | _scopes_with_files(connection, gate))
+    )
 
 
 def _readable_scopes(connection: sqlite.Connection, gate: Gate) -> list[tuple[int, str, str]]:

@@ -25,11 +25,13 @@ from cases.kit import NOW, cli, opened, segment_text, write
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from mcp import Client, MCPError
+from surfaces.inspect_kit import serving, where
 from surfaces.mcp_kit import client, inside, run
 
 from h2ams import Access, H2amsError, Memory
 from h2ams.active.registry import Registry
 from h2ams.anthropic import MemoryCommands
+from h2ams.errors import NotFoundError
 from h2ams.files import Root
 from h2ams.memory.intake import Incoming
 from h2ams.memory.scope import parse_scope
@@ -37,6 +39,8 @@ from h2ams.models.function import FunctionModel
 from h2ams.models.request import Completion
 from h2ams.surfaces.cli import COMMANDS as PROGRAM_COMMANDS
 from h2ams.surfaces.cli import main
+from h2ams.surfaces.inspect_site import ACTIONS, PAGES, Site
+from h2ams.surfaces.inspect_values import Fields, Inspecting
 from h2ams.surfaces.mcp_calls import Serving, read_resource
 from h2ams.surfaces.mcp_tools import call_tool
 from h2ams.threads.context_engine import ContextEngine
@@ -224,6 +228,9 @@ SURFACES: dict[str, Surface] = {
     "sync one": lambda memory, access, scope: memory.sync([folder(scope)], access=access),
     "get archived": lambda memory, access, scope: memory.get(f"{scope}#old", access=access),
     "sources": lambda memory, access, _: memory.sources(MESSAGE, access=access),
+    "scope counts": lambda memory, access, _: memory.scope_counts(access=access),
+    "summary": lambda memory, access, scope: memory.summary(scope, access=access),
+    "summary of user": lambda memory, access, _: memory.summary("user", access=access),
     "sources marker": lambda memory, access, scope: memory.sources(marker(scope), access=access),
     "status": lambda memory, access, _: memory.status(access=access),
     "touch": lambda memory, access, scope: memory.touch([f"{scope}#same"], access=access),
@@ -258,6 +265,59 @@ def file_tool(command: str, **given: object) -> Surface:
         return MemoryCommands(memory, access=access).run(json.loads(told))
 
     return call
+
+
+PAGES_ASKED: set[str] = set()
+
+
+def inspected(path: str, *, form: bool = False, **fields: str) -> Surface:
+    """A page of the inspector; {scope} and {marker} in its fields stand for the scope's.
+
+    With ``form`` it is sent as a form, with the mark that the pages of this session carry.
+    """
+    PAGES_ASKED.add(path)
+
+    def call(memory: Memory, access: Access, scope: str) -> object:
+        told = json.dumps(fields).replace("{scope}", scope).replace("{marker}", marker(scope))
+        site = Site(Inspecting(memory, access, form, "mark"))
+        given = Fields({**json.loads(told), "mark": "mark"}.items())
+        answer = site.answer("POST" if form else "GET", path, given)
+        return answer.status, answer.location, answer.html
+
+    return call
+
+
+# Every page, asked in each way in which it names something.
+INSPECTED: dict[str, Surface] = {
+    "inspect overview": inspected("/"),
+    "inspect scope": inspected("/scope", name="{scope}"),
+    "inspect scope archived": inspected("/scope", name="{scope}", archived="1"),
+    "inspect scope forgotten": inspected("/scope", name="user", forgotten="{scope}#same"),
+    "inspect user": inspected("/scope", name="user"),
+    "inspect segment": inspected("/segment", address="{scope}#same"),
+    "inspect segment archived": inspected("/segment", address="{scope}#old"),
+    "inspect sources": inspected("/sources", id=MESSAGE),
+    "inspect sources marker": inspected("/sources", id="{marker}"),
+    "inspect recall": inspected("/recall", q=QUERY, limit="100"),
+    "inspect recall marker": inspected("/recall", q="{marker}"),
+    "inspect recall scope": inspected("/recall", q=QUERY, scope="{scope}, *"),
+    "inspect context": inspected("/context", q=f"{QUERY} {{marker}}", budget="3000"),
+    "inspect context small": inspected("/context", q=QUERY, budget="150"),
+    "inspect threads": inspected("/threads"),
+    "inspect thread": inspected("/thread", id="of-{scope}"),
+    "inspect stacks": inspected("/stacks"),
+    "inspect stack": inspected("/stack", id="{marker}", owner="{scope}"),
+    "inspect dream": inspected("/dream"),
+    "inspect pass": inspected("/pass", id="{marker}"),
+    "inspect edit": inspected(
+        "/segment/edit", form=True, address="{scope}#same", body="planted", kind="fact", expect="x"
+    ),
+    "inspect forget": inspected(
+        "/segment/forget", form=True, address="{scope}#same", expect="0" * 64
+    ),
+    "inspect restore": inspected("/segment/restore", form=True, address="{scope}#same"),
+}
+SURFACES |= INSPECTED
 
 
 def exported(memory: Memory, access: Access, _: str) -> object:
@@ -761,6 +821,7 @@ def test_every_command_is_as_tight_for_every_kind_of_access(
 APART: dict[str, str] = {
     "mcp": "it serves until its client goes; its calls are surfaces, and a client asks below",
     "setup": "it reads and writes files of host programs, and no memory",
+    "inspect": "it serves until it is ended; its pages are surfaces, and a browser asks below",
 }
 
 
@@ -969,3 +1030,57 @@ def test_a_client_of_the_mcp_server_learns_nothing_of_foreign_scopes(
     assert among_others == alone
     assert not any(marker(scope) in among_others for scope in foreign if scope != asked)
     assert all(marker(scope) in alone for scope in own if scope != "topic/unfiled")
+
+
+# -- summaries -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("access", SOME, ids=lambda access: repr(access)[7:60])
+def test_the_summary_of_a_foreign_scope_is_not_there(world: Memory, access: Access) -> None:
+    """Also where a related session belongs to another agent: that is known from its card alone."""
+    own, foreign = parted(access)
+    for scope in foreign:
+        with pytest.raises(NotFoundError):
+            world.summary(scope, access=access)
+        html = str(INSPECTED["inspect scope"](world, access, scope))
+        assert marker(scope) not in html
+    for scope in own:
+        if scope != "topic/unfiled":
+            assert marker(scope) in world.summary(scope, access=access)[1].text
+
+
+# -- the inspector, as a browser sees it -----------------------------------------------------------
+
+
+def test_every_page_of_the_inspector_is_in_the_suite() -> None:
+    assert {*PAGES, *ACTIONS} == PAGES_ASKED
+
+
+def test_a_browser_at_the_inspector_learns_nothing_of_foreign_scopes(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    own, foreign = parted(FLAGGED)
+    build(root, own)
+    asked = "sessions/s1/vp/bob"
+    paths = [
+        "/", "/threads", "/stacks", "/dream", where("/sources", id=MESSAGE),
+        where("/recall", q=QUERY, limit="100"), where("/context", q=QUERY, budget="3000"),
+        where("/scope", name=asked), where("/segment", address=f"{asked}#same"),
+        where("/thread", id=f"of-{asked}"), "/nothing",
+        *(where("/scope", name=scope) for scope in own),
+    ]  # fmt: skip
+
+    def learned() -> str:
+        with serving(root, access=tuple(FLAGS)) as server:
+            answers = [server.ask("GET", path) for path in paths]
+        return "\n".join(f"{each.status} {each.data.decode()}" for each in answers)
+
+    alone = learned()
+    for scope in foreign:
+        plant(root, scope)
+    spoil(root, "sessions/s3")
+    with opened(root) as memory:
+        memory.sync()
+    among_others = learned()
+    assert among_others == alone
+    assert not any(marker(scope) in among_others for scope in foreign)
+    assert all(marker(scope) in alone for scope in own)

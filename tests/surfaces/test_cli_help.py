@@ -20,7 +20,11 @@ from h2ams.surfaces.cli import COMMANDS, load_command, main
 from h2ams.surfaces.cli_help import ENVIRONMENT, EXAMPLES, EXIT_CODES, GROUPS, WIDTH
 from h2ams.surfaces.cli_parser import CommandParser
 
-LASTING = ("h2ams watch", "h2ams mcp --owner --http")  # examples that go on until interrupted
+LASTING = (
+    *("h2ams watch", "h2ams mcp --owner --http", "h2ams inspect --owner"),
+    "h2ams inspect --session s1 --user --port 0",
+    "h2ams inspect --owner --write --port 0",
+)  # examples that go on until interrupted
 TALK = '{"id": "m2", "role": "user", "content": "We decided to ship weekly.",'
 TALK += ' "createdAt": "2026-04-01T08:00:00Z"}\n'
 

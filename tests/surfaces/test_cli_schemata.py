@@ -271,6 +271,7 @@ def test_the_documents_without_a_command(run: Runner) -> None:
     limit = run("remember", "user", "x" * 64_001, shape="error", code=1)["error"]
     assert (limit["name"], limit["limit"]) == ("max_segment_chars", 64_000)
     run("mcp", "--owner", code=2)
+    run("inspect", "--owner", code=2)
     run("recall", "--help", shape="help")
     assert run("completion", "bash")["shell"] == "bash"
     assert run("completion", "values", "--at=1", "show", "user#")["values"] == [address]

@@ -16,15 +16,14 @@ from jsonschema import Draft202012Validator
 from h2ams import Access, Memory, Settings, UsageError
 from h2ams.errors import ScopeError
 from h2ams.surfaces.mcp_brief import (
-    PREVIEW_CHARS,
     RESPONSE_TOKENS,
     address_of,
     page,
-    preview,
     resource_uri,
 )
 from h2ams.surfaces.mcp_calls import Serving
 from h2ams.surfaces.mcp_tools import TOOLS, Outcome, call_tool
+from h2ams.surfaces.wording import PREVIEW_CHARS, preview
 
 
 @pytest.fixture

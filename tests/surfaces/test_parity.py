@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from folder import NOW, opened
+from surfaces.inspect_kit import addresses_on, serving, where
 from surfaces.mcp_kit import client, inside, run
 
 from h2ams import Access
@@ -86,10 +87,17 @@ def through_the_alias(root: Path, who: str) -> list[list[str]]:
     return found
 
 
+def through_the_inspector(root: Path, who: str) -> list[list[str]]:
+    with serving(root, access=tuple(FLAGS[who][0]) or ("--owner",)) as server:
+        pages = [server.page(where("/recall", q=each, limit=str(LIMIT))) for each in QUESTIONS]
+    return [addresses_on(page) for page in pages]
+
+
 ASK: dict[str, Asked] = {
     "command line": through_cli,
     "MCP": through_mcp,
     "MCP alias": through_the_alias,
+    "inspector": through_the_inspector,
 }
 
 
