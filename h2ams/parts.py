@@ -307,6 +307,12 @@ class Parts:
         from h2ams.upkeep.thread_flush import ThreadFlush
         from h2ams.upkeep.thread_folder import open_store
 
+        threads = open_store(place, semantic=self.settings.semantic)
+
+        def owner_of(thread: str) -> str | None:
+            found = threads.info(thread)
+            return None if found is None else found.scope
+
         flush = ThreadFlush(
             self.store,
             self.settings,
@@ -314,9 +320,10 @@ class Parts:
             model=lambda: self.model,
             existing=lambda: self.dreams.scopes(),
             synced=self._follow,
+            owner_of=owner_of,
         )
         return ContextEngine(
-            open_store(place, semantic=self.settings.semantic),
+            threads,
             settings=self.settings,
             counter=self.tokens,
             summariser=self.model,
