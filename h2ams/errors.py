@@ -139,7 +139,16 @@ class ReadOnlyError(StoreError):
 
 
 class IndexFaultError(H2amsError):
-    """The derived database cannot be opened or built here. Memory itself is untouched."""
+    """The derived database cannot be opened or built here. Memory itself is untouched.
+
+    ``reason`` is what the disk or the database said, where one of them did.
+    """
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, path: str | None = None, reason: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint, path=path)
+        self.reason = reason
 
 
 Failure = Literal[

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from h2ams import sqlite
-from h2ams.errors import StoreError
+from h2ams.errors import IndexFaultError, StoreError
 from h2ams.index.schema import TOKENIZER
 from h2ams.threads.thread_sql import TABLES, SqlThreadStore
 from h2ams.threads.thread_store import NewMessage, SearchTerm
@@ -37,23 +37,45 @@ class SqliteThreadStore(SqlThreadStore):
         self._connection: sqlite.Connection | None = self._open()
 
     def _open(self) -> sqlite.Connection:
-        try:
+        with self._reported():
             connection = sqlite.connect(self.path)
-            connection.execute("PRAGMA synchronous = FULL")
-            with sqlite.immediate(connection):
-                for table in TABLES:
-                    connection.execute(table.format(serial=_SERIAL, suffix=" WITHOUT ROWID"))
-                connection.execute(
-                    "CREATE VIRTUAL TABLE IF NOT EXISTS thread_words USING fts5("
-                    f'words, forms, tokenize="{TOKENIZER}")'
-                )
-        except sqlite.DAMAGED as error:
+            try:
+                connection.execute("PRAGMA synchronous = FULL")
+                with sqlite.immediate(connection):
+                    for table in TABLES:
+                        connection.execute(table.format(serial=_SERIAL, suffix=" WITHOUT ROWID"))
+                    connection.execute(
+                        "CREATE VIRTUAL TABLE IF NOT EXISTS thread_words USING fts5("
+                        f'words, forms, tokenize="{TOKENIZER}")'
+                    )
+            except BaseException:
+                connection.close()
+                raise
+        return connection
+
+    @contextlib.contextmanager
+    def _reported(self) -> Iterator[None]:
+        """What the database raises as ``StoreError``: the file, why, and what to do."""
+        try:
+            yield
+        except (*sqlite.DAMAGED, sqlite.MISFIT) as error:
             raise StoreError(
                 f"the threads in {self.path} cannot be read: {error}",
                 path=self.path,
                 hint="restore the file from a backup, or move it away to begin anew",
             ) from error
-        return connection
+        except IndexFaultError as error:
+            raise StoreError(
+                f"the threads in {self.path} cannot be opened: {error.reason}",
+                path=self.path,
+                hint="it must be a file that can be written, below a path in UTF-8",
+            ) from error
+        except sqlite.HINDERED as error:
+            raise StoreError(
+                f"the threads in {self.path}: {error}: nothing was written",
+                path=self.path,
+                hint="free some space, or wait for the other process, and try again",
+            ) from error
 
     @property
     def _open_connection(self) -> sqlite.Connection:
@@ -74,17 +96,17 @@ class SqliteThreadStore(SqlThreadStore):
     # -- what a database brings ------------------------------------------------------------------
 
     def _all(self, statement: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        with self._lock:
+        with self._lock, self._reported():
             return sqlite.rows(self._open_connection, statement, bindings)
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        with self._lock, sqlite.immediate(self._open_connection):
+        with self._lock, self._reported(), sqlite.immediate(self._open_connection):
             yield
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
-        with self._lock, sqlite.snapshot(self._open_connection):
+        with self._lock, self._reported(), sqlite.snapshot(self._open_connection):
             yield
 
     def _lock_thread(self, thread: str) -> tuple[Any, ...] | None:

@@ -285,3 +285,23 @@ def test_a_path_that_nobody_knows_is_told_by_sync(tmp_path: Path) -> None:
     (tmp_path / "m/user/memory.md").unlink()  # it was there: that is news, not a mistake
     done = h2ams("sync", "user/memory.md", "--root", "m", cwd=tmp_path)
     assert done.code == 0 and "1 deleted" in done.out
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there may a path be any bytes")
+def test_a_folder_whose_path_is_not_utf8_is_a_memory_like_any_other(tmp_path: Path) -> None:
+    root = tmp_path / os.fsdecode(b"caf\xe9")
+    assert h2ams("init", str(root), cwd=tmp_path).code == 0
+    kept = h2ams("remember", "user", "Prefers tabs.", "--root", str(root), cwd=tmp_path)
+    assert kept.code == 0 and kept.out.startswith("user#seg_")
+    found = h2ams("recall", "tabs", "--root", str(root), "--json", cwd=tmp_path)
+    assert [hit["body"] for hit in one_document(found)["hits"]] == ["Prefers tabs."]
+    assert "not UTF-8" in h2ams("status", "--root", str(root), cwd=tmp_path).out
+    assert h2ams("verify", "--root", str(root), cwd=tmp_path).code == 0
+    threads = h2ams("thread", "list", "--root", str(root), cwd=tmp_path)
+    assert threads.code == 1 and "threads.db cannot be opened" in threads.err
+
+
+def test_a_setting_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    word = os.fsdecode(b"encoding=\xff")
+    done = h2ams("status", "--root", str(tmp_path), "--set", word, cwd=tmp_path)
+    assert done.code == 2 and "encoding" in done.err and "not UTF-8" in done.err
