@@ -13,6 +13,7 @@
     |   |-- LockTimeoutError    another process holds the lock; names the lock and its holder
     |   |-- LimitError          a named limit with the limit and the size that would be
     |   |   `-- QuotaExceeded   a workflow's store and change log would be over their quota
+    |   |-- DamagedError        a record of its own that cannot be read and is left alone
     |   `-- ReadOnlyError       the engine may read but not rewrite this file or segment
     |-- IndexFaultError         the derived database cannot be used (never lost memory)
     |-- ModelError              a language model gave no usable answer; ``failure`` says how
@@ -132,6 +133,11 @@ class QuotaExceeded(LimitError):
     def needed(self) -> int:
         """Bytes that the projection would have needed."""
         return self.size
+
+
+class DamagedError(StoreError):
+    """A record that nothing else holds (a workflow, a cold copy) cannot be read. It stays as it is:
+    only a person, or a backup, can mend it."""
 
 
 class ReadOnlyError(StoreError):
