@@ -17,6 +17,8 @@ from typing import Any
 from h2ams import sqlite
 from h2ams.errors import IndexFaultError, StoreError
 from h2ams.index.schema import TOKENIZER
+from h2ams.index.score import idf
+from h2ams.settings import DEFAULTS
 from h2ams.threads.thread_sql import TABLES, SqlThreadStore
 from h2ams.threads.thread_store import NewMessage, SearchTerm
 
@@ -160,15 +162,36 @@ class SqliteThreadStore(SqlThreadStore):
     def _matches(
         self, terms: Sequence[SearchTerm], where: str, bindings: list[Any], limit: int, text: str
     ) -> list[tuple[int, int, float]]:
-        match = " OR ".join(map(_match, terms))
-        found = self._all(
-            "SELECT w.rowid, -w.rank FROM thread_words w"
-            f" JOIN threads t ON t.no = w.rowid >> {_SEQ_BITS}"
-            f" WHERE thread_words MATCH ? AND {where} ORDER BY w.rank, w.rowid LIMIT ?",
-            (match, *bindings, limit),
-        )
+        # FTS5's own rank counts over all threads: what an access may not read would show in it.
         mask = (1 << _SEQ_BITS) - 1
-        return [(rowid >> _SEQ_BITS, rowid & mask, score) for rowid, score in found]
+        counted = self._all(f"SELECT sum(t.message_count) FROM threads t WHERE {where}", bindings)
+        weights: dict[int, float] = {}
+        lengths: dict[int, int] = {}
+        for term in terms:
+            found = self._all(
+                "SELECT w.rowid, r.tokens FROM thread_words w"
+                f" JOIN threads t ON t.no = w.rowid >> {_SEQ_BITS}"
+                f" JOIN thread_rows r ON r.thread = t.no AND r.seq = w.rowid & {mask}"
+                f" WHERE thread_words MATCH ? AND {where}",
+                (_match(term), *bindings),
+            )
+            weight = idf(max(int(counted[0][0] or 0), len(found)), len(found))
+            for rowid, tokens in found:
+                weights[rowid] = weights.get(rowid, 0.0) + weight
+                lengths[rowid] = int(tokens)
+        average = max(1.0, sum(lengths.values()) / max(1, len(lengths)))
+        scored = [
+            (rowid, weight * _length_factor(lengths[rowid] / average))
+            for rowid, weight in weights.items()
+        ]
+        scored.sort(key=lambda each: (-round(each[1], 6), each[0]))
+        return [(rowid >> _SEQ_BITS, rowid & mask, score) for rowid, score in scored[:limit]]
+
+
+def _length_factor(length: float) -> float:
+    """BM25's for a word that a message has or has not; ``length`` in units of the average."""
+    k1, b = DEFAULTS.bm25_k1, DEFAULTS.bm25_b
+    return (k1 + 1) / (1 + k1 * (1 - b + b * length))
 
 
 def _match(term: SearchTerm) -> str:
