@@ -457,12 +457,10 @@ class Parts:
             return  # only the index knows how many there are, and no write depends on it
         if count >= limit:
             raise LimitError(
-                f"{scope} would be one more than {count} scopes: the limit max_scopes_count is"
-                f" {limit}",
-                name="max_scopes_count",
+                f"{scope} would be one scope more than max_scopes_count allows: {limit}",
+                name="max_scopes_count",  # how many there are beyond it is the owner's to know
                 limit=limit,
-                size=count + 1,
-                current=count,
+                size=limit + 1,
             )
 
     def _is_damage(self, error: Exception) -> bool:

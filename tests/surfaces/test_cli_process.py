@@ -305,3 +305,28 @@ def test_a_setting_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     word = os.fsdecode(b"encoding=\xff")
     done = h2ams("status", "--root", str(tmp_path), "--set", word, cwd=tmp_path)
     assert done.code == 2 and "encoding" in done.err and "not UTF-8" in done.err
+
+
+@posix
+def test_from_a_folder_that_is_gone_an_absolute_root_works_and_else_it_is_said(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "m"
+    h2ams("remember", "user", "Prefers tabs.", "--root", str(root), cwd=tmp_path)
+    gone = "import os; os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone'); " + PROGRAM
+
+    def call(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", gone, *words],
+            cwd=tmp_path,
+            env=environment(tmp_path),
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
+
+    found = call("recall", "tabs", "--root", str(root))
+    assert found.returncode == 0 and "Prefers tabs." in found.stdout, found
+    for words in (["recall", "tabs"], ["recall", "tabs", "--root", "m"], ["init"]):
+        refused = call(*words)
+        assert refused.returncode == 1 and "the current folder cannot be used" in refused.stderr
