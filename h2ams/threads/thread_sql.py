@@ -80,7 +80,7 @@ def to_json(value: object) -> str:
 def _payload(values: Sequence[Any]) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(values[3])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StoreError(
             f"row {values[0]} of a thread cannot be read: {error}",
             hint="restore the threads from a backup",

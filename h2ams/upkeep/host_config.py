@@ -98,7 +98,7 @@ def _kept_json(text: str, keys: Sequence[str], name: str) -> dict[str, Any]:
         return {}
     try:
         found = json.loads(text[node.start : node.end])
-    except ValueError:
+    except (ValueError, RecursionError):
         raise _by_hand("the entry that is there has comments in it") from None
     return found if isinstance(found, dict) else {}
 
