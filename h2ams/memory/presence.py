@@ -42,7 +42,7 @@ class Presence:
 def gone(what: str) -> ConflictError:
     """The error of work whose scope or thread went away meanwhile."""
     return ConflictError(
-        f"{what} was deleted, renamed or moved meanwhile: nothing more was written",
+        f"{what} was deleted, renamed, moved or purged meanwhile: nothing more was written",
         hint="try again under the name that it has now",
         path=what,
     )
