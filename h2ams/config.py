@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from h2ams.errors import ConfigError
+from h2ams.errors import ConfigError, RootError
 from h2ams.settings import DEFAULTS, Settings, parse_setting, setting_names
 
 if TYPE_CHECKING:
@@ -44,18 +44,19 @@ def resolve_new_root(
     given: str | None, *, environ: Mapping[str, str] | None = None, cwd: str | None = None
 ) -> str:
     """The folder that ``init`` makes or describes: like ``resolve_root``, but at last this one."""
-    return _found_root(given, environ, cwd) or cwd or os.getcwd()
+    return _found_root(given, environ, cwd) or cwd or _current_folder()
 
 
 def _found_root(
     given: str | None, environ: Mapping[str, str] | None, cwd: str | None
 ) -> str | None:
     environ = os.environ if environ is None else environ
-    here = cwd or os.getcwd()
     for value in (given, environ.get("H2AMS_ROOT")):
         if value:
-            return os.path.normpath(os.path.join(here, os.path.expanduser(value)))
-    folder = here
+            path = os.path.expanduser(value)
+            here = "" if os.path.isabs(path) else cwd or _current_folder()
+            return os.path.normpath(os.path.join(here, path))
+    folder = here = cwd or _current_folder()
     while True:
         if os.path.isdir(os.path.join(folder, STATE_FOLDER)):
             return folder
@@ -65,6 +66,16 @@ def _found_root(
         folder = parent
     inside = os.path.join(here, "scopes")
     return inside if os.path.isdir(inside) else None
+
+
+def _current_folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError as error:  # it was removed after the shell went there
+        raise RootError(
+            f"the current folder cannot be used: {error.strerror}",
+            hint="go to another one, or give --root as an absolute path",
+        ) from error
 
 
 def resolve_state(

@@ -13,6 +13,7 @@
     |   |-- LockTimeoutError    another process holds the lock; names the lock and its holder
     |   |-- LimitError          a named limit with the limit and the size that would be
     |   |   `-- QuotaExceeded   a workflow's store and change log would be over their quota
+    |   |-- DamagedError        a record of its own that cannot be read and is left alone
     |   `-- ReadOnlyError       the engine may read but not rewrite this file or segment
     |-- IndexFaultError         the derived database cannot be used (never lost memory)
     |-- ModelError              a language model gave no usable answer; ``failure`` says how
@@ -134,12 +135,26 @@ class QuotaExceeded(LimitError):
         return self.size
 
 
+class DamagedError(StoreError):
+    """A record that nothing else holds (a workflow, a cold copy) cannot be read. It stays as it is:
+    only a person, or a backup, can mend it."""
+
+
 class ReadOnlyError(StoreError):
     """The engine may read but not rewrite this file or segment (bad bytes, repeated keys)."""
 
 
 class IndexFaultError(H2amsError):
-    """The derived database cannot be opened or built here. Memory itself is untouched."""
+    """The derived database cannot be opened or built here. Memory itself is untouched.
+
+    ``reason`` is what the disk or the database said, where one of them did.
+    """
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, path: str | None = None, reason: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint, path=path)
+        self.reason = reason
 
 
 Failure = Literal[

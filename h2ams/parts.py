@@ -313,6 +313,12 @@ class Parts:
         from h2ams.upkeep.thread_flush import ThreadFlush
         from h2ams.upkeep.thread_folder import open_store
 
+        threads = open_store(place, semantic=self.settings.semantic)
+
+        def owner_of(thread: str) -> str | None:
+            found = threads.info(thread)
+            return None if found is None else found.scope
+
         flush = ThreadFlush(
             self.store,
             self.settings,
@@ -320,9 +326,10 @@ class Parts:
             model=lambda: self.model,
             existing=lambda: self.dreams.scopes(),
             synced=self._follow,
+            owner_of=owner_of,
         )
         return ContextEngine(
-            open_store(place, semantic=self.settings.semantic),
+            threads,
             settings=self.settings,
             counter=self.tokens,
             summariser=self.model,
@@ -456,12 +463,10 @@ class Parts:
             return  # only the index knows how many there are, and no write depends on it
         if count >= limit:
             raise LimitError(
-                f"{scope} would be one more than {count} scopes: the limit max_scopes_count is"
-                f" {limit}",
-                name="max_scopes_count",
+                f"{scope} would be one scope more than max_scopes_count allows: {limit}",
+                name="max_scopes_count",  # how many there are beyond it is the owner's to know
                 limit=limit,
-                size=count + 1,
-                current=count,
+                size=limit + 1,
             )
 
     def _is_damage(self, error: Exception) -> bool:

@@ -167,6 +167,8 @@ def parse_setting(name: str, text: str) -> int | float | str:
     if default is None:
         raise ConfigError(f"unknown setting {name!r}", hint="h2ams config lists them all")
     if isinstance(default, str):
+        if any("\ud800" <= char <= "\udfff" for char in text):
+            raise ConfigError(f"setting {name}: {text!r} is not UTF-8")
         return text
     if isinstance(default, bool):
         return _parse_switch(name, text)

@@ -94,6 +94,8 @@ def connect(path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Connection:
         raise _fault(path, error.strerror or str(error)) from error
     except apsw.CantOpenError as error:
         raise _fault(path, str(error)) from error
+    except UnicodeEncodeError:
+        raise _fault(path, "SQLite opens no file whose path is not UTF-8") from None
     try:
         connection.set_busy_timeout(busy_timeout_ms)
         connection.execute("PRAGMA journal_mode = WAL")
@@ -118,6 +120,7 @@ def _fault(path: str, reason: str) -> IndexFaultError:
     return IndexFaultError(
         f"cannot open the index {path}: {reason}",
         path=path,
+        reason=reason,
         hint="free some space, or set H2AMS_STATE_DIR to a folder that can be written",
     )
 

@@ -71,12 +71,13 @@ class ActiveState:
                 self._root.remove_state(each.name)
                 self._prune(each.folder)
 
-    def clone(self, old: Scope, new: Scope) -> None:
+    def clone(self, old: Scope, new: Scope) -> tuple[str, ...]:
         with self._root.lock(LOCK):
             self._sweep()
             for each in list(self._files()):
                 if _belongs(each, old):
                     self._copy(each, old, new)
+        return ()
 
     def _copy(self, each: _File, old: Scope, new: Scope) -> None:
         """The set under its new owner's name; one that cannot be read has nothing to copy."""

@@ -25,6 +25,7 @@ from h2ams.errors import ConflictError, LockTimeoutError, NotFoundError
 from h2ams.files import Changed, Root
 from h2ams.memory.absorb import Absorbed, FileChange, write_changes
 from h2ams.memory.extraction import ExtractionRequest, Extractor, SourceMessage, targets_of
+from h2ams.memory.presence import gone
 from h2ams.memory.scope import Scope
 from h2ams.memory.store import Store
 from h2ams.memory.validation import Change, Refusal, Rules, Validated, extract_changes
@@ -182,6 +183,7 @@ class Dream:
         if not by_hand and len(fresh.new) < self._settings.dream_min_new_count:
             return replace(report, outcome="too-few")
         started_at = format_time(self._clock())
+        began = self._store.presence(thread.scope)
         pass_id = _pass_id(thread, mark, fresh.new, started_at)
         self._debugging(thread, pass_id, keep=keep_debug and not dry_run)
         found = self._extract(thread, fresh, waiting, mark, progress)
@@ -198,7 +200,11 @@ class Dream:
         made = Plan(pass_id, thread, started_at, found.changes, found.mark, counts)
         if dry_run:
             return self._dry(made, report)
-        self.journal.save_plan(made)
+        with self._store.lock(thread.scope):  # no operation on the scope begins in between
+            began.check()
+            if self._mark(thread) != mark:
+                raise gone(thread.scope.text)
+            self.journal.save_plan(made)
         return self._write(made, report, progress)
 
     def _mark(self, thread: Thread) -> Watermark:
@@ -319,16 +325,24 @@ class Dream:
         if done.failed:  # the plan stays: the next call goes on with what is missing
             return replace(report, outcome="partial")
         ended_at = format_time(self._clock())
-        self.journal.save_pass(_record(plan, report, ended_at))
-        self.journal.save_mark(plan.thread, plan.mark, ended_at)
-        self.journal.drop_plan(plan.thread)
+        with self._store.lock(plan.thread.scope):
+            self._check_wanted(plan)
+            self.journal.save_pass(_record(plan, report, ended_at))
+            self.journal.save_mark(plan.thread, plan.mark, ended_at)
+            self.journal.drop_plan(plan.thread)
         self.journal.prune(self._settings.dream_undo_count)
         return replace(report, outcome="partial" if report.failures else "done")
+
+    def _check_wanted(self, plan: Plan) -> None:
+        """``ConflictError`` where the plan is gone: with its scope, or purged for its text."""
+        if self.journal.plan(plan.thread) is None:
+            raise gone(plan.thread.scope.text)
 
     def _absorb(self, plan: Plan, scope: Scope, changes: Sequence[Change]) -> Absorbed:
         """Write one scope; what an interrupted pass had decided for its files is made true."""
         target = self._store.canonical(scope)
         with self._store.lock(target):
+            self._check_wanted(plan)
             record = self.journal.touched(plan.pass_id, target)
             if record is not None:
                 files = [each for each in record.files if not _is_summary(each.path)]
@@ -369,6 +383,8 @@ class Dream:
         )
         target = self._store.canonical(scope)
         with self._store.lock(target):
+            if self.journal.plan(plan.thread) is None:
+                return ()  # said at the end of the pass
             record = self.journal.touched(plan.pass_id, target)
             if record is not None:  # what an interrupted pass had written or was about to
                 self._replayed([each for each in record.files if _is_summary(each.path)])

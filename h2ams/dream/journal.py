@@ -63,7 +63,7 @@ class Journal:
         """All threads with their watermarks and the time that each last pass ended."""
         found = []
         for name in self._names(MARKS):
-            value = self._load(name)
+            value = self._glance(name)
             if value is not None:
                 thread = Thread(parse_scope(value["scope"]), value["name"])
                 found.append((thread, read_mark(value["mark"]), str(value["ended_at"])))
@@ -140,7 +140,7 @@ class Journal:
         """All passes on record, the oldest first."""
         found = []
         for name in self._names(PASSES):
-            value = self._load(name)
+            value = self._glance(name)
             if value is not None:
                 found.append(read_pass(value))
         return tuple(sorted(found, key=lambda each: (each.started_at, each.pass_id)))
@@ -203,8 +203,9 @@ class Journal:
 
     def _all(self) -> Iterator[tuple[str, dict[str, Any]]]:
         for folder in (MARKS, PLANS, UNDO, PASSES):
+            holds_text = folder in (PLANS, UNDO)
             for name in self._names(folder):
-                value = self._load(name)
+                value = self._load(name) if holds_text else self._glance(name)
                 if value is not None:
                     yield name, value
 
@@ -216,6 +217,14 @@ class Journal:
         except FileNotFoundError:
             return []
         return [f"{folder}/{name}" for name in names if not name.startswith(".")]
+
+    def _glance(self, name: str) -> dict[str, Any] | None:
+        """A record without text where all are looked through: one that cannot be read holds up no
+        other. ``doctor`` names it."""
+        try:
+            return self._load(name)
+        except StoreError:
+            return None
 
     def _load(self, name: str) -> dict[str, Any] | None:
         data = self._root.read_state(name)

@@ -39,5 +39,6 @@ class DreamState:
             lambda each: holds(old, each), lambda each: renamed(each, old, new)
         )
 
-    def clone(self, old: Scope, new: Scope) -> None:
+    def clone(self, old: Scope, new: Scope) -> tuple[str, ...]:
         """Nothing: a copy has no passes of its own yet."""
+        return ()

@@ -49,8 +49,9 @@ class IndexState:
     def rename(self, old: Scope, new: Scope) -> None:
         self._sound(lambda: self._rename(old, new))
 
-    def clone(self, old: Scope, new: Scope) -> None:
+    def clone(self, old: Scope, new: Scope) -> tuple[str, ...]:
         self._sound(lambda: self._sync(new))
+        return ()
 
     def scope_names(self) -> tuple[str, ...]:
         """Names of all scopes that the index has met."""

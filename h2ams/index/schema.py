@@ -340,7 +340,10 @@ class Index:
                     self.made_new = True
                 if not sqlite.value(connection, has_meta):
                     raise sqlite.Unsound("its tables are not ours")
-            found = dict(sqlite.rows(connection, "SELECT key, value FROM meta"))
+            try:
+                found = dict(sqlite.rows(connection, "SELECT key, value FROM meta"))
+            except sqlite.MISFIT:
+                raise sqlite.Unsound("its tables are not ours") from None
             expected = expected_meta(self.encoding)
             if any(found.get(key) != value for key, value in expected.items()):
                 self._recreate(connection, expected)

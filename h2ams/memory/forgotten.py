@@ -300,7 +300,7 @@ def record_of(data: bytes, name: str) -> UndoRecord:
         if not parts or any(part.path.rpartition("/")[2] not in _FILES for part in parts):
             raise ValueError("it names no file of segments")
         return UndoRecord(str(value["scope"]), str(value["id"]), str(value["removedAt"]), parts)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise StoreError(
             f"undo record {name} cannot be read: {error}",
             path=name,

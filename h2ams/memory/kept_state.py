@@ -70,8 +70,9 @@ class KeptState:
                 self._rename_copy(each, old, new)
             self._root.remove_state(each.name)
 
-    def clone(self, old: Scope, new: Scope) -> None:
+    def clone(self, old: Scope, new: Scope) -> tuple[str, ...]:
         """Nothing: what was forgotten stays with the original."""
+        return ()
 
     def _of(self, family: Scope) -> Iterator[_File]:
         known = {key_of(name): name for name in self._scopes()} | {key_of(family.text): family.text}

@@ -323,7 +323,8 @@ class Lifecycle:
                 case "rename", Scope() as new:
                     owner.rename(operation.scope, new)
                 case "clone", Scope() as new:
-                    owner.clone(operation.scope, new)
+                    left = owner.clone(operation.scope, new)
+                    failed += [Failed(owner.name, each) for each in left]
         return failed
 
     def _prune(self, paths: Iterator[str]) -> None:

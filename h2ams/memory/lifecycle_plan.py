@@ -38,7 +38,8 @@ class OwnedState(Protocol):
 
     ``scope`` is a family, see ``holds``. ``list`` tells what there is, one line each, for people.
     ``delete`` returns what it could not remove for now, one line each; it raises where what is left
-    could still be seen.
+    could still be seen. ``clone`` returns what can never be copied, such as a damaged record: that
+    must not keep the operation from its end, which all who open the folder would wait for.
     """
 
     @property
@@ -57,7 +58,7 @@ class OwnedState(Protocol):
 
     def rename(self, old: Scope, new: Scope) -> None: ...
 
-    def clone(self, old: Scope, new: Scope) -> None: ...
+    def clone(self, old: Scope, new: Scope) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from h2ams.memory.legacy import (
     union,
 )
 from h2ams.memory.merge import CONFLICT_TAG, merge_segment
+from h2ams.memory.presence import Presence
 from h2ams.memory.scope import Scope
 from h2ams.memory.scope_files import (
     ARCHIVE_FILE,
@@ -115,6 +116,10 @@ class Store:
     def lock(self, scope: Scope) -> AbstractContextManager[None]:
         """The lock that every write to ``scope`` takes; re-entrant within a thread."""
         return self._files.lock(self.canonical(scope))
+
+    def presence(self, scope: Scope) -> Presence:
+        """How ``scope`` stands now, to be checked before what took long is written to it."""
+        return Presence.seen(self._root, scope)
 
     # Reading
 

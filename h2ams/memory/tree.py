@@ -273,6 +273,10 @@ class FileTree:
             why = "" if place is None or not place.problem else f" ({place.problem})"
             raise UsageError(f"{path!a} lies in no scope{why}", hint="see docs/format.md")
         self._gate.check_write(place.scope)
+        if _is_for_scopes(path, place.scope):  # a file would be in their way, seen or not
+            raise UsageError(
+                f"{path!a}: this name is for a folder of scopes", hint="see docs/format.md"
+            )
         on_disk.check_own(self._root, path, place.scope)
         role, detail = layout.role(place, name)
         if role in PROTECTED or role is Role.CONFLICT_COPY or detail.startswith("unfit-name"):
@@ -369,6 +373,15 @@ class FileTree:
         except UnsafePathError:
             return False
         return True
+
+
+def _is_for_scopes(path: str, scope: Scope) -> bool:
+    """Whether a folder at ``path``, in the folder of ``scope``, would hold or be another scope."""
+    itself = place_of(path)
+    if itself is None or itself.problem or itself.scope == scope:
+        return False
+    # Any name may be a sub-topic's; one with a dot is a file's.
+    return not scope.topic or "." not in path.rpartition("/")[2]
 
 
 def _is_hidden(path: str) -> bool:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from h2ams.atomic import FaultHook, Writer, errors_named
-from h2ams.errors import StoreError
+from h2ams.errors import DamagedError
 from h2ams.stacks.compress import check_call_id
 
 ORPHAN_S = 60.0  # between a copy and its projection lie milliseconds
@@ -57,10 +57,13 @@ class ColdCopies:
     def put(self, name: ColdName, text: str) -> None:
         """Keep ``text``; it is on the disk when this returns."""
         check_call_id(name.call_id)
+        self._put(name, zlib.compress(text.encode("utf-8")))
+
+    def _put(self, name: ColdName, data: bytes) -> None:
         path = os.path.join(self.path, name.file)
         with errors_named("write", path):
             os.makedirs(self.path, mode=0o700, exist_ok=True)
-            self._writer.overwrite(path, zlib.compress(text.encode("utf-8")), mode=0o600)
+            self._writer.overwrite(path, data, mode=0o600)
             self._writer.sync_folder(os.path.dirname(self.path))
 
     def get(self, stack: str, call_id: str) -> str | None:
@@ -68,19 +71,23 @@ class ColdCopies:
         name = next((each for each in self.names(stack) if each.call_id == call_id), None)
         if name is None:
             return None
+        try:
+            return zlib.decompress(self._bytes(name)).decode("utf-8")
+        except (zlib.error, UnicodeDecodeError):
+            path = os.path.join(self.path, name.file)
+            raise DamagedError(f"cold copy {path} is damaged", path=path) from None
+
+    def _bytes(self, name: ColdName) -> bytes:
         path = os.path.join(self.path, name.file)
         with errors_named("read", path), open(path, "rb") as file:
-            data = file.read()
-        try:
-            return zlib.decompress(data).decode("utf-8")
-        except (zlib.error, UnicodeDecodeError):
-            raise StoreError(f"cold copy {path} is damaged", path=path) from None
+            return file.read()
 
     def names(self, stack: str | None = None) -> list[ColdName]:
-        """All copies, or those of one stack."""
+        """All copies, or those of one stack. What is no file of ours (a link, a folder) is none."""
         try:
-            files = sorted(os.listdir(self.path))
-        except FileNotFoundError:
+            with os.scandir(self.path) as entries:
+                files = sorted(each.name for each in entries if each.is_file(follow_symlinks=False))
+        except (FileNotFoundError, NotADirectoryError):
             return []
         found = [name for name in map(ColdName.of, files) if name is not None]
         return [each for each in found if stack is None or each.stack == stack]
@@ -108,11 +115,9 @@ class ColdCopies:
                     self._remove(each)
 
     def copy_to(self, other: ColdCopies) -> None:
-        """Put all copies into ``other`` too."""
+        """Put all copies into ``other`` too, as they are: a damaged one is told when it is used."""
         for each in self.names():
-            text = self.get(each.stack, each.call_id)
-            if text is not None:
-                other.put(each, text)
+            other._put(each, self._bytes(each))
 
     def _remove(self, name: ColdName) -> None:
         path = os.path.join(self.path, name.file)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from h2ams.atomic import Writer, errors_named
-from h2ams.errors import ConflictError, NotFoundError, ScopeError, UsageError
+from h2ams.errors import ConflictError, DamagedError, NotFoundError, ScopeError, UsageError
 from h2ams.files import Root
 from h2ams.memory.lifecycle_plan import holds, renamed
 from h2ams.memory.scope import Scope, parse_scope
@@ -166,13 +166,17 @@ class WorkflowFolder:
         self._remove(target)
         self._make_folder(new)
         aside = target + ".new"
-        with self.open(name, create=False, cold_copy=True) as workflow:
-            store = SqliteWorkflowStore(aside, quota_bytes=self._quota_bytes)
-            try:
-                workflow.duplicate(store, cold=self.cold(new))
-                store.settle()
-            finally:
-                store.close()
+        try:
+            with self.open(name, create=False, cold_copy=True) as workflow:
+                store = SqliteWorkflowStore(aside, quota_bytes=self._quota_bytes)
+                try:
+                    workflow.duplicate(store, cold=self.cold(new))
+                    store.settle()
+                finally:
+                    store.close()
+        except DamagedError:
+            self.delete(new)
+            raise
         with errors_named("write", target + _DB):
             os.replace(aside, target + _DB)
             self._remove_files(aside)
@@ -184,15 +188,21 @@ class WorkflowFolder:
             return
         if os.path.exists(target + _DB):
             raise ConflictError(f"workflow {new}: there is one already", path=target + _DB)
-        store = self.store(name)
-        store.settle()  # all of it is in the one file now
-        store.close()
+        endings: tuple[str, ...] = ("",)
+        try:
+            store = self.store(name)
+            store.settle()  # all of it is in the one file now
+            store.close()
+        except DamagedError:
+            endings = _ENDINGS  # it goes as it is, the file itself at last
         self._make_folder(new)
         with errors_named("rename", source + _DB):
             if os.path.isdir(source + _COLD):
                 shutil.rmtree(target + _COLD, ignore_errors=True)
                 os.rename(source + _COLD, target + _COLD)
-            os.rename(source + _DB, target + _DB)
+            for ending in endings:
+                if not ending or os.path.exists(source + _DB + ending):
+                    os.rename(source + _DB + ending, target + _DB + ending)
         self.delete(name)
 
     def _make_folder(self, name: WorkflowName) -> None:
@@ -300,12 +310,18 @@ class StackState:
             self._folder.move(each, _renamed(each, old, new))
         self.delete(old)  # leftovers: all workflows have moved
 
-    def clone(self, old: Scope, new: Scope) -> None:
+    def clone(self, old: Scope, new: Scope) -> tuple[str, ...]:
         there = set(self._folder.names())
+        left = []
         for each in self._of(old):
             target = _renamed(each, old, new)
-            if target not in there:  # an interrupted call has made this one
+            if target in there:  # an interrupted call has made this one
+                continue
+            try:
                 self._folder.copy(each, target)
+            except DamagedError as error:
+                left.append(f"not copied: {error.message}")
+        return tuple(left)
 
     def _of(self, scope: Scope) -> tuple[WorkflowName, ...]:
         return tuple(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from h2ams import sqlite
-from h2ams.errors import ConflictError, IndexFaultError, StoreError
+from h2ams.errors import ConflictError, DamagedError, IndexFaultError, StoreError
 from h2ams.stacks import log
 from h2ams.stacks.quota import QUOTA_BYTES, Footprint, Tally
 from h2ams.stacks.workflow_store import (
@@ -75,7 +75,7 @@ class SqliteWorkflowStore(TransactionalStore):
                 self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
             elif (application, version) != (APPLICATION_ID, SCHEMA_VERSION):
-                raise StoreError(
+                raise DamagedError(
                     f"{self.path} is no workflow store of this version",
                     path=self.path,
                     hint="name another file, or use the version of h2ams that made it",
@@ -89,7 +89,8 @@ class SqliteWorkflowStore(TransactionalStore):
         except (sqlite.Error, IndexFaultError) as error:
             cannot_open = isinstance(error, IndexFaultError)
             kind = "cannot be opened" if cannot_open else type(error).__name__
-            raise StoreError(
+            raised = DamagedError if isinstance(error, sqlite.DAMAGED) else StoreError
+            raise raised(
                 f"workflow store {self.path}: {kind}",
                 path=self.path,
                 hint="check the disk and the permissions; nothing was written",

@@ -40,7 +40,8 @@ class Words(NamedTuple):
     flags: set[str]
 
     def for_argparse(self) -> list[str]:
-        """The words again, options first. argparse drops a second ``--``: it travels disguised."""
+        """The words again, options first. argparse drops a second ``--``, and one that is the value
+        of an option: they travel disguised."""
         disguised = [_DISGUISED if word == "--" else word for word in self.positional]
         return [*self.options, "--", *disguised] if disguised else self.options
 
@@ -66,6 +67,8 @@ class CommandParser(argparse.ArgumentParser):
 
         ``words`` are values to offer while a command line is written; others may be good too.
         """
+        if how.get("action", "store") in ("store", "append"):
+            how["type"] = _undisguised(how.get("type"))
         action = _add(group or self, *names, **how)
         self.words[action.dest] = tuple(words)
         self.options.append(action)
@@ -112,6 +115,8 @@ class CommandParser(argparse.ArgumentParser):
             if self.wants_next(word) and follower is not None and not self._is_option(follower):
                 word = f"{word}={follower}" if word.startswith("--") else word + follower
                 at += 1
+            if _has_dashes_for_value(word):
+                word = word[:-2] + _DISGUISED
             sorted_words.options.append("--user=read" if word == "--user" else word)
         return sorted_words
 
@@ -135,6 +140,25 @@ _DISGUISED = "\0--"  # no word of a real command line holds a NUL
 
 def _undisguise(word: str) -> str:
     return "--" if word == _DISGUISED else word
+
+
+def _has_dashes_for_value(word: str) -> bool:
+    name, equals, value = word.partition("=")
+    return value == "--" if equals or name.startswith("--") else name[2:].endswith("--")
+
+
+def _undisguised(read: object) -> Callable[[str], object]:
+    """``read``, argparse's ``type`` of an option, behind the disguise."""
+
+    def reader(word: str) -> object:
+        text = _undisguise(word)
+        try:
+            return read(text) if callable(read) else text
+        except ValueError:  # argparse would show the word in its disguise
+            kind = getattr(read, "__name__", "text")
+            raise argparse.ArgumentTypeError(f"invalid {kind} value: {text!r}") from None
+
+    return reader
 
 
 def _add(

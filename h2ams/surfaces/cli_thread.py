@@ -195,6 +195,10 @@ def _json_lines(text: str) -> list[Any]:
             raise UsageError(
                 f"line {number} is not JSON: {error}", hint="one message a line"
             ) from None
+        except RecursionError:
+            raise UsageError(
+                f"line {number} is nested too deeply", hint="one message a line"
+            ) from None
     return found
 
 

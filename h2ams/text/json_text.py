@@ -50,7 +50,8 @@ class Node:
     scalar: str = ""
 
     def member(self, key: str) -> Member | None:
-        return next((each for each in self.members if each.key == key), None)
+        """The member ``key``: of several the last, as readers of JSON take it."""
+        return next((each for each in reversed(self.members) if each.key == key), None)
 
     def plain(self) -> object:
         """The value without its place, to compare: pairs for objects, lists for arrays."""

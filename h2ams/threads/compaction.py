@@ -49,7 +49,7 @@ Outcome = Literal[
     "refused",  # what the model wrote is no summary; reason says why
     "failed",  # the model gave no answer; reason says how
     "already-running",  # another brain compacts this thread
-    "superseded",  # a covered row was edited meanwhile
+    "superseded",  # a covered row was edited meanwhile, or the thread went elsewhere
     "restarted",
 ]
 NAMESPACE = uuid.UUID("6f6d1f0e-6c3a-5b0e-9a55-2f1f0c1f7a10")
@@ -261,6 +261,9 @@ class _Pass:
             self.flushed = parts.flush(request) if request.messages else FlushReport()
         except H2amsError as error:
             self.flush_error = error.message
+            now = parts.store.info(thread)
+            if now is None or now.scope != self.seen.info.scope:
+                return self.gave_up("superseded", "moved")  # the next pass flushes it there
             stops = parts.flush_mode == "required"
             return self.gave_up("flush-failed", type(error).__name__) if stops else None
         id = str(uuid.uuid5(NAMESPACE, f"{thread}\0flush\0{boundary.id}\0{new[0].id}"))

@@ -141,7 +141,7 @@ def is_interim(text: str, status: object = None) -> bool:
         return False
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     if not isinstance(value, dict):
         return False

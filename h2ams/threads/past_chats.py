@@ -18,6 +18,7 @@ from h2ams.threads.thread_store import SearchTerm, ThreadStore
 
 SNIPPET_CHARS = 400
 QUERY_CHARS = 2_000  # of a query that are looked at
+MOST_HITS = 1_000  # a search gives no more, whatever is asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,8 @@ def past_chats(
         if term.tokens
     ]
     hits = []
-    for found in store.search(terms, scopes=scopes, but=but, limit=limit, text=query):
+    most = min(limit, MOST_HITS)
+    for found in store.search(terms, scopes=scopes, but=but, limit=most, text=query):
         message = shapes.read(found.row.payload, found.row.shape)
         text = extract(clean(message.text), most_chars=SNIPPET_CHARS)
         hits.append(

@@ -149,11 +149,11 @@ def shorten_arguments(arguments: str) -> str:
         return arguments
     try:
         value = json.loads(arguments)
-    except ValueError:
-        return arguments  # not JSON: cutting it could make the call mean something else
-    if not isinstance(value, dict):
-        return arguments
-    shorter = json.dumps(_short(value), ensure_ascii=False)
+        if not isinstance(value, dict):
+            return arguments
+        shorter = json.dumps(_short(value), ensure_ascii=False)
+    except (ValueError, RecursionError):  # not JSON, or thousands of levels of it
+        return arguments  # cutting it could make the call mean something else
     return shorter if len(shorter) < len(arguments) else arguments
 
 

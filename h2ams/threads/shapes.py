@@ -7,7 +7,7 @@ read as the shape that the caller names, or as OpenAI chat.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -41,6 +41,7 @@ _READERS: dict[Shape, ShapeReader] = {
     "langchain": LangChain(),
 }
 SHAPES: tuple[Shape, ...] = tuple(_READERS)
+MOST_LEVELS = 100  # of lists and objects inside of one message
 
 
 def reader(shape: Shape) -> ShapeReader:
@@ -89,6 +90,7 @@ def read(original: Any, shape: Shape | None = None, default: Shape = "openai-cha
     """``original`` as a message; a text alone is a user's message in ``default``.
 
     Objects of an SDK that dump themselves (``model_dump``) are read as what they dump.
+    ``UsageError`` for more than ``MOST_LEVELS`` of lists and objects in it.
     """
     if isinstance(original, Message):
         return original
@@ -98,6 +100,7 @@ def read(original: Any, shape: Shape | None = None, default: Shape = "openai-cha
         dump = getattr(original, "model_dump", None)
         if callable(dump):
             original = dump(exclude_none=True)
+    _check_levels(original)
     found = shape or detect(original, default)
     return reader(found).read(original)
 
@@ -116,10 +119,34 @@ def make(shape: Shape, role: Role, text: str) -> Message:
     return reader(shape).read(reader(shape).make(role, text))
 
 
+def _check_levels(value: object) -> None:
+    """``UsageError`` for more than ``MOST_LEVELS``: how deep a reader of JSON may go depends on
+    where it is called, and what was stored once must be readable everywhere."""
+    layer = [value]
+    for _ in range(MOST_LEVELS):
+        layer = [inner for each in layer for inner in _inside(each)]
+        if not layer:
+            return
+    raise UsageError(
+        f"a message that is nested in more than {MOST_LEVELS} levels", hint="give it as text"
+    )
+
+
+def _inside(value: object) -> list[object]:
+    """The containers directly in ``value``."""
+    found: Iterable[object] = ()
+    if isinstance(value, dict):
+        found = value.values()
+    elif isinstance(value, list | tuple):
+        found = value
+    return [each for each in found if isinstance(each, dict | list | tuple)]
+
+
 def stored(message: Message) -> Any:
     """The original as JSON can hold it; ``UsageError`` where it cannot."""
     original = to_dict(message.original) if message.shape == "langchain" else message.original
     try:
+        _check_levels(original)
         return json.loads(json.dumps(original, ensure_ascii=False))
     except (TypeError, ValueError) as error:
         raise UsageError(

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from h2ams.errors import ConflictError, NotFoundError
+from h2ams.errors import ConflictError, NotFoundError, StoreError
 from h2ams.threads.message import derived_id
 from h2ams.threads.thread_store import (
     Appended,
@@ -77,12 +77,23 @@ def to_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
 
 
+def _payload(values: Sequence[Any]) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(values[3])
+    except (ValueError, RecursionError) as error:
+        raise StoreError(
+            f"row {values[0]} of a thread cannot be read: {error}",
+            hint="restore the threads from a backup",
+        ) from error
+    return found
+
+
 def _row(values: Sequence[Any]) -> Row:
     return Row(
         id=values[0],
         seq=int(values[1]),
         kind=values[2],
-        payload=json.loads(values[3]),
+        payload=_payload(values),
         created_at=values[4],
         shape=values[5],
         role=values[6],

@@ -15,8 +15,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from h2ams import sqlite
-from h2ams.errors import StoreError
+from h2ams.errors import IndexFaultError, StoreError
 from h2ams.index.schema import TOKENIZER
+from h2ams.index.score import idf
+from h2ams.settings import DEFAULTS
 from h2ams.threads.thread_sql import TABLES, SqlThreadStore
 from h2ams.threads.thread_store import NewMessage, SearchTerm
 
@@ -37,23 +39,45 @@ class SqliteThreadStore(SqlThreadStore):
         self._connection: sqlite.Connection | None = self._open()
 
     def _open(self) -> sqlite.Connection:
-        try:
+        with self._reported():
             connection = sqlite.connect(self.path)
-            connection.execute("PRAGMA synchronous = FULL")
-            with sqlite.immediate(connection):
-                for table in TABLES:
-                    connection.execute(table.format(serial=_SERIAL, suffix=" WITHOUT ROWID"))
-                connection.execute(
-                    "CREATE VIRTUAL TABLE IF NOT EXISTS thread_words USING fts5("
-                    f'words, forms, tokenize="{TOKENIZER}")'
-                )
-        except sqlite.DAMAGED as error:
+            try:
+                connection.execute("PRAGMA synchronous = FULL")
+                with sqlite.immediate(connection):
+                    for table in TABLES:
+                        connection.execute(table.format(serial=_SERIAL, suffix=" WITHOUT ROWID"))
+                    connection.execute(
+                        "CREATE VIRTUAL TABLE IF NOT EXISTS thread_words USING fts5("
+                        f'words, forms, tokenize="{TOKENIZER}")'
+                    )
+            except BaseException:
+                connection.close()
+                raise
+        return connection
+
+    @contextlib.contextmanager
+    def _reported(self) -> Iterator[None]:
+        """What the database raises as ``StoreError``: the file, why, and what to do."""
+        try:
+            yield
+        except (*sqlite.DAMAGED, sqlite.MISFIT) as error:
             raise StoreError(
                 f"the threads in {self.path} cannot be read: {error}",
                 path=self.path,
                 hint="restore the file from a backup, or move it away to begin anew",
             ) from error
-        return connection
+        except IndexFaultError as error:
+            raise StoreError(
+                f"the threads in {self.path} cannot be opened: {error.reason}",
+                path=self.path,
+                hint="it must be a file that can be written, below a path in UTF-8",
+            ) from error
+        except sqlite.HINDERED as error:
+            raise StoreError(
+                f"the threads in {self.path}: {error}: nothing was written",
+                path=self.path,
+                hint="free some space, or wait for the other process, and try again",
+            ) from error
 
     @property
     def _open_connection(self) -> sqlite.Connection:
@@ -74,17 +98,17 @@ class SqliteThreadStore(SqlThreadStore):
     # -- what a database brings ------------------------------------------------------------------
 
     def _all(self, statement: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        with self._lock:
+        with self._lock, self._reported():
             return sqlite.rows(self._open_connection, statement, bindings)
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        with self._lock, sqlite.immediate(self._open_connection):
+        with self._lock, self._reported(), sqlite.immediate(self._open_connection):
             yield
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
-        with self._lock, sqlite.snapshot(self._open_connection):
+        with self._lock, self._reported(), sqlite.snapshot(self._open_connection):
             yield
 
     def _lock_thread(self, thread: str) -> tuple[Any, ...] | None:
@@ -138,15 +162,36 @@ class SqliteThreadStore(SqlThreadStore):
     def _matches(
         self, terms: Sequence[SearchTerm], where: str, bindings: list[Any], limit: int, text: str
     ) -> list[tuple[int, int, float]]:
-        match = " OR ".join(map(_match, terms))
-        found = self._all(
-            "SELECT w.rowid, -w.rank FROM thread_words w"
-            f" JOIN threads t ON t.no = w.rowid >> {_SEQ_BITS}"
-            f" WHERE thread_words MATCH ? AND {where} ORDER BY w.rank, w.rowid LIMIT ?",
-            (match, *bindings, limit),
-        )
+        # FTS5's own rank counts over all threads: what an access may not read would show in it.
         mask = (1 << _SEQ_BITS) - 1
-        return [(rowid >> _SEQ_BITS, rowid & mask, score) for rowid, score in found]
+        counted = self._all(f"SELECT sum(t.message_count) FROM threads t WHERE {where}", bindings)
+        weights: dict[int, float] = {}
+        lengths: dict[int, int] = {}
+        for term in terms:
+            found = self._all(
+                "SELECT w.rowid, r.tokens FROM thread_words w"
+                f" JOIN threads t ON t.no = w.rowid >> {_SEQ_BITS}"
+                f" JOIN thread_rows r ON r.thread = t.no AND r.seq = w.rowid & {mask}"
+                f" WHERE thread_words MATCH ? AND {where}",
+                (_match(term), *bindings),
+            )
+            weight = idf(max(int(counted[0][0] or 0), len(found)), len(found))
+            for rowid, tokens in found:
+                weights[rowid] = weights.get(rowid, 0.0) + weight
+                lengths[rowid] = int(tokens)
+        average = max(1.0, sum(lengths.values()) / max(1, len(lengths)))
+        scored = [
+            (rowid, weight * _length_factor(lengths[rowid] / average))
+            for rowid, weight in weights.items()
+        ]
+        scored.sort(key=lambda each: (-round(each[1], 6), each[0]))
+        return [(rowid >> _SEQ_BITS, rowid & mask, score) for rowid, score in scored[:limit]]
+
+
+def _length_factor(length: float) -> float:
+    """BM25's for a word that a message has or has not; ``length`` in units of the average."""
+    k1, b = DEFAULTS.bm25_k1, DEFAULTS.bm25_b
+    return (k1 + 1) / (1 + k1 * (1 - b + b * length))
 
 
 def _match(term: SearchTerm) -> str:

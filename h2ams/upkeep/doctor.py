@@ -171,7 +171,7 @@ class _FreshIds:
 def _own_problems(
     root: Root, store: Store, scope_of: Callable[[str], Scope | None]
 ) -> list[Problem]:
-    """Leftovers of killed writers, and state files that others may read."""
+    """Leftovers of killed writers, state files that others may read, records that nobody can."""
     problems = []
     for folder in root.folders_with_leftovers():
         scope = scope_of(f"{folder}/x")
@@ -185,7 +185,9 @@ def _own_problems(
     for path in root.open_state():
         text = "others than its owner may read it"
         problems.append(Problem(OPEN_STATE, text, 0, path, fixable=True))
-    return problems
+    from h2ams.upkeep.own_records import unreadable_records
+
+    return [*problems, *unreadable_records(root)]
 
 
 def _own_repairs(

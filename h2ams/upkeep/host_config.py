@@ -98,7 +98,7 @@ def _kept_json(text: str, keys: Sequence[str], name: str) -> dict[str, Any]:
         return {}
     try:
         found = json.loads(text[node.start : node.end])
-    except ValueError:
+    except (ValueError, RecursionError):
         raise _by_hand("the entry that is there has comments in it") from None
     return found if isinstance(found, dict) else {}
 
@@ -136,6 +136,7 @@ def _without(node: Node, keys: Sequence[str], name: str) -> object:
 
 def _put_toml(text: str, entry: Entry) -> str:
     before = tomllib.loads(text)
+    _check_table(before)
     newline = "\r\n" if "\r\n" in text else "\n"
     span = _table(text, entry.name) if entry.name in before.get(TABLE, {}) else None
     lines = [f"command = {_toml(entry.command)}", f"args = {_toml(list(entry.args))}"]
@@ -162,6 +163,7 @@ def _put_toml(text: str, entry: Entry) -> str:
 
 def _take_toml(text: str, name: str) -> str | None:
     expected = tomllib.loads(text)
+    _check_table(expected)
     if name not in expected.get(TABLE, {}):
         return None
     span = _table(text, name)
@@ -175,6 +177,14 @@ def _take_toml(text: str, name: str) -> str | None:
     if _toml_others(tomllib.loads(made), name) != _toml_others(expected, name):
         raise _by_hand("other settings would change")
     return made
+
+
+def _check_table(data: dict[str, Any]) -> None:
+    servers = data.get(TABLE, {})
+    if not isinstance(servers, dict) or not all(
+        isinstance(each, dict) for each in servers.values()
+    ):
+        raise _by_hand(f"{TABLE} is expected to be a table of tables")
 
 
 def _toml_others(data: dict[str, Any], name: str) -> dict[str, Any]:

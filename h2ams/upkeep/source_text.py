@@ -44,6 +44,8 @@ def read_json(data: bytes, path: str) -> Any:
         raise UsageError(
             f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}", hint="export it again"
         ) from None
+    except ValueError as error:  # a number of thousands of digits
+        raise UsageError(f"{path}: not JSON: {error}", hint="export it again") from None
 
 
 def moment(value: object) -> str | None:

@@ -18,8 +18,9 @@ from h2ams.dream.model_extractor import ModelExtractor
 from h2ams.dream.rules import RulesExtractor
 from h2ams.dream.slicing import Slice, slices
 from h2ams.errors import StoreError
-from h2ams.memory.absorb import write_changes
+from h2ams.memory.absorb import Absorbed, write_changes
 from h2ams.memory.extraction import ExtractionRequest, Extractor, targets_of
+from h2ams.memory.presence import Presence, gone
 from h2ams.memory.scope import Scope, parse_scope
 from h2ams.memory.validation import Change, Rules, Validated, extract_changes
 from h2ams.memory.values import format_time
@@ -36,6 +37,8 @@ class ThreadFlush:
 
     ``model`` gives the configured model, None for the built-in rules. ``existing`` gives the scopes
     that there are; ``synced`` brings the index up to date with files that were written.
+    ``owner_of`` gives the scope that a thread belongs to now, None where there is no such thread:
+    what was said in one that went elsewhere while the model was asked is not written.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class ThreadFlush:
         model: Callable[[], Model | None],
         existing: Callable[[], Iterable[Scope]],
         synced: Callable[[Sequence[str]], None],
+        owner_of: Callable[[str], str | None] | None = None,
     ) -> None:
         self._store = store
         self._settings = settings
@@ -54,10 +58,13 @@ class ThreadFlush:
         self._model = model
         self._existing = existing
         self._synced = synced
+        self._owner_of = owner_of
 
     def __call__(self, request: FlushRequest) -> FlushReport:
         """Write what is durable. ``H2amsError`` where no answer or no scope could be had."""
         extractor = self._extractor()
+        owner = parse_scope(request.scope) if request.scope else None
+        began = None if owner is None else self._store.presence(owner)
         knowing = Knowing(self._store, self._settings, extractor, format_time(self._clock()))
         changes: list[Change] = []
         refused = 0
@@ -69,7 +76,13 @@ class ThreadFlush:
             knowing.learn(found.changes)
             changes += found.changes
             refused += len(found.refusals)
-        done = write_changes(self._store.absorb, changes)
+
+        def absorb(scope: Scope, of_scope: Sequence[Change]) -> Absorbed:
+            with self._store.lock(scope):
+                self._check_wanted(request, began)
+                return self._store.absorb(scope, of_scope)
+
+        done = write_changes(absorb, changes)
         self._synced([path for each in done.done for path in each.paths])
         for _, error in done.failed:
             raise error
@@ -79,6 +92,13 @@ class ThreadFlush:
             for id in dict.fromkeys((*each.added, *each.updated))
         ]
         return FlushReport(tuple(addresses), refused, extractor.name)
+
+    def _check_wanted(self, request: FlushRequest, began: Presence | None) -> None:
+        """``ConflictError`` where the thread or its scope went away since the flush began."""
+        if self._owner_of is not None and self._owner_of(request.thread) != request.scope:
+            raise gone(f"thread {request.thread}")
+        if began is not None:
+            began.check()
 
     def _extractor(self) -> Extractor:
         model = self._model()

@@ -114,12 +114,13 @@ class ThreadState:
         if old != new and self._exists():
             self._open().move(old.text, new.text)
 
-    def clone(self, old: Scope, new: Scope) -> None:
+    def clone(self, old: Scope, new: Scope) -> tuple[str, ...]:
         store = self._open() if self._exists() else None
         for each in self._owned(old):
             name = f"{each.id}@{new.text}"
             if store is not None and store.info(name) is None:
                 store.clone(each.id, name, new.text)
+        return ()
 
     def _owned(self, scope: Scope) -> tuple[ThreadInfo, ...]:
         """Threads that belong to the session or chat itself: ``scope`` is the whole family."""

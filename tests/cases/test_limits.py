@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from folder import PLAIN, opened, segment_text, write
 
-from h2ams import ConfigError, LimitError, Memory
+from h2ams import Access, ConfigError, LimitError, Memory
 from h2ams.settings import Settings, parse_setting
 
 
@@ -105,3 +105,22 @@ def test_a_limit_that_is_no_number_is_refused_by_its_name() -> None:
     for text in ("many", "-1", "1.5", "1e9", "nan", ""):
         with pytest.raises(ConfigError, match="max_file_bytes"):
             replace(PLAIN, max_file_bytes=parse_setting("max_file_bytes", text))
+
+
+def test_an_error_over_max_scopes_count_does_not_tell_how_many_others_there_are(
+    tmp_path: Path,
+) -> None:
+    told = set()
+    for count in (2, 5):
+        root = tmp_path / str(count)
+        for number in range(count):
+            write(root, f"vp/v{number}/memory.md", segment_text("a", f"alpha {number}"))
+        with opened(root) as memory:
+            memory.sync()
+        with (
+            opened(root, settings=limited(max_scopes_count=2)) as memory,
+            pytest.raises(LimitError) as caught,
+        ):
+            memory.remember("sessions/s1", "New.", access=Access(session="s1"))
+        told.add((str(caught.value), caught.value.size, caught.value.current))
+    assert len(told) == 1

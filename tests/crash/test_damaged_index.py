@@ -321,3 +321,21 @@ def test_what_happens_to_the_files_while_they_are_open_is_noticed(
                 assert other.verify().ok
             memory.sync()
             assert memory.verify().ok
+
+
+@pytest.mark.parametrize("tables", ["meta (x)", "meta (key, value)", "segments (x)"])
+def test_a_database_of_another_program_in_place_of_the_index_is_set_aside(
+    tmp_path: Path, tables: str
+) -> None:
+    root = tmp_path / "root"
+    with opened(root, create=True) as memory:
+        memory.remember("user", "Prefers tabs.")
+    for each in (root / ".h2ams").glob("index.db*"):
+        each.unlink()
+    connection = apsw.Connection(str(root / ".h2ams/index.db"))
+    connection.execute(f"CREATE TABLE {tables}")
+    connection.close()
+    with opened(root) as memory:
+        memory.remember("user", "Likes tabs a lot.")
+        assert len(memory.recall("tabs").hits) == 2
+        assert memory.verify().ok

@@ -128,6 +128,14 @@ def test_an_undo_record_without_parts_is_one_clear_error(tmp_path: Path, parts: 
         assert memory.unforget("user#a").changed
 
 
+def test_an_undo_record_of_thousands_of_levels_is_one_clear_error(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    record = with_undo_record(root)
+    record.write_text("[" * 6_000, encoding="utf-8")
+    with opened(root) as memory, pytest.raises(StoreError, match=r"undo record .* cannot be read"):
+        memory.unforget("user#b")
+
+
 @pytest.mark.parametrize("path", ["user/summary.md", "user/note.md", "user/x", "memory.md/.."])
 def test_an_undo_record_that_names_another_file_writes_into_none(tmp_path: Path, path: str) -> None:
     root = tmp_path / "root"

@@ -608,3 +608,16 @@ def test_deleting_a_session_takes_its_dream_state_and_renaming_takes_it_along(
         memory.scopes.delete("sessions/s9")
         assert [each.scope for each in memory.dreams.status().threads] == ["sessions/s2"]
     assert "SQLite for the index" not in state_texts(tmp_path)
+
+
+def test_a_record_of_an_old_pass_that_cannot_be_read_holds_up_nothing(tmp_path: Path) -> None:
+    dream(tmp_path).run(THREAD, TALK)
+    (old,) = (tmp_path / ".h2ams/dream/passes").iterdir()
+    old.write_text("{", encoding="utf-8")
+    more = [*TALK, *say("My shell is Fish.", first=9)]
+    assert dream(tmp_path).run(THREAD, more).outcome == "done"
+    assert len(journal(tmp_path).passes()) == 1 and old.read_text(encoding="utf-8") == "{"
+    with Memory.open(tmp_path) as memory:
+        assert len(memory.dreams.status().passes) == 1
+        memory.scopes.rename("sessions/s1", "sessions/s2")
+        assert memory.scopes.delete("sessions/s2").failed == ()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import apsw
 import pytest
 from folder import PLAIN, opened
 from stacks import kit
 
-from h2ams.errors import ConflictError, NotFoundError, UsageError
+from h2ams.errors import ConflictError, NotFoundError, StoreError, UsageError
 from h2ams.memory.scope import parse_scope
 from h2ams.stacks.folder import StackState, WorkflowFolder, WorkflowName, decoded
 from h2ams.stacks.scenes import encoded_name
@@ -227,3 +228,89 @@ def test_memory_opens_workflows_in_its_state_folder(tmp_path: Path) -> None:
         assert sorted(os.listdir(os.path.join(memory.state, "workflows")))[:1] == ["g.cold"]
         with pytest.raises(NotFoundError):
             memory.stack("h", create=False)
+
+
+# -- damage that must not hold up a memory ---------------------------------------------------------
+
+
+def owned_workflow(tmp_path: Path) -> tuple[Path, Path]:
+    """A folder with sessions/s1, which owns a workflow with a cold copy; root and workflow file."""
+    root = tmp_path / "root"
+    with opened(root, create=True, settings=PLAIN) as memory:
+        memory.remember("sessions/s1", "Deploys run on Friday.")
+    state = WorkflowFolder(root / ".h2ams/workflows")
+    fill(state, name("fine", "sessions/s1"), name("game", "sessions/s1"), cold=True)
+    return root, root / ".h2ams/workflows/sessions%2Fs1/game.db"
+
+
+def damaged(path: Path, how: str) -> bytes:
+    for ending in ("-wal", "-shm"):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
+    if how == "another program's":
+        path.unlink()
+        connection = apsw.Connection(str(path))
+        connection.execute("CREATE TABLE other (x)")
+        connection.close()
+    elif how == "half":
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    else:
+        path.write_bytes(b"this is no database " * 500)
+    return kept(path)
+
+
+def kept(path: Path) -> bytes:
+    """The bytes, but for the 100 of a header in which SQLite notes how the file is written."""
+    return path.read_bytes()[100:]
+
+
+@pytest.mark.parametrize("how", ["no database", "half", "another program's"])
+def test_a_damaged_workflow_is_left_out_of_a_clone_told_and_blocks_nothing(
+    tmp_path: Path, how: str
+) -> None:
+    root, path = owned_workflow(tmp_path)
+    before = damaged(path, how)
+    with opened(root, settings=PLAIN) as memory:
+        done = memory.scopes.clone("sessions/s1", "sessions/s2")
+        assert [each.path for each in done.failed] == ["exchange-stacks"]
+        assert "game.db" in done.failed[0].message
+    assert kept(path) == before
+    with opened(root, settings=PLAIN) as memory:
+        assert len(memory.recall("deploys").hits) == 2 and memory.verify().ok
+        found = WorkflowFolder(root / ".h2ams/workflows").names()
+        assert name("fine", "sessions/s2") in found and name("game", "sessions/s2") not in found
+        memory.scopes.delete("sessions/s1")
+    assert not path.exists() and not list((root / ".h2ams/journal").iterdir())
+
+
+@pytest.mark.parametrize("how", ["no database", "half", "another program's"])
+def test_a_damaged_workflow_follows_a_rename_as_it_is(tmp_path: Path, how: str) -> None:
+    root, path = owned_workflow(tmp_path)
+    before = damaged(path, how)
+    with opened(root, settings=PLAIN) as memory:
+        assert memory.scopes.rename("sessions/s1", "sessions/s2").failed == ()
+    moved = root / ".h2ams/workflows/sessions%2Fs2/game.db"
+    assert kept(moved) == before and not path.exists()
+    assert (moved.parent / "game.cold").is_dir()
+    with opened(root, settings=PLAIN) as memory:
+        assert len(memory.recall("deploys").hits) == 1 and memory.verify().ok
+
+
+@pytest.mark.parametrize("how", ["no zlib", "empty", "folder", "link to nowhere"])
+def test_a_damaged_cold_copy_blocks_no_clone(tmp_path: Path, how: str) -> None:
+    root, path = owned_workflow(tmp_path)
+    (copy,) = (path.parent / "game.cold").iterdir()
+    if how in ("no zlib", "empty"):
+        copy.write_bytes(b"no zlib" if how == "no zlib" else b"")
+    else:
+        copy.unlink()
+        copy.mkdir() if how == "folder" else copy.symlink_to(tmp_path / "gone")
+    with opened(root, settings=PLAIN) as memory:
+        assert memory.scopes.clone("sessions/s1", "sessions/s2").failed == ()
+    with opened(root, settings=PLAIN) as memory:
+        assert len(memory.recall("deploys").hits) == 2
+    state = WorkflowFolder(root / ".h2ams/workflows")
+    with state.open(name("game", "sessions/s2"), create=False) as workflow:
+        summary = workflow.stack().summary
+        assert summary is not None
+        with pytest.raises((StoreError, NotFoundError)):
+            workflow.restore(summary.call_id)

@@ -404,3 +404,31 @@ def test_a_scope_that_differs_by_case_alone_is_not_made(memory: Memory) -> None:
         memory, "create", path="/memories/sessions/S/x.md", file_text="x"
     )
     assert error(memory, "create", path="/memories/User/x.md", file_text="x")
+
+
+@pytest.mark.parametrize("access", [None, Access(session="s1")])
+@pytest.mark.parametrize("name", ["vp", "user", "topic", "feature"])
+def test_no_file_can_stand_where_scopes_have_their_folder(
+    tmp_path: Path, name: str, access: Access | None
+) -> None:
+    told = set()
+    for foreign in (False, True):  # whether others are there does not show in what is said
+        root = tmp_path / str(foreign)
+        write(root, "sessions/s1/memory.md", segment_text("a", "alpha"))
+        if foreign and name == "vp":
+            write(root, "sessions/s1/vp/bob/memory.md", segment_text("b", "beta"))
+        with opened(root) as memory:
+            commands = MemoryCommands(memory, access=access, scope="sessions/s1")
+            for command in (
+                {"command": "create", "path": f"/memories/{name}", "file_text": "x"},
+                {
+                    "command": "rename",
+                    "old_path": "/memories/memory.md",
+                    "new_path": f"/memories/{name}",
+                },
+            ):
+                done = commands.run(command)
+                assert done.is_error and "folder of scopes" in done.text, done
+                told.add((command["command"], done.text))
+        assert not (root / "sessions/s1" / name).is_file()
+    assert len(told) == 2

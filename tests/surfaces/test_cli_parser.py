@@ -69,6 +69,15 @@ def test_a_value_may_begin_with_a_dash() -> None:
     assert (args.body, args.tag, args.source) == ("- a list", ["-"], ["--x"])
 
 
+def test_two_dashes_can_be_the_value_of_an_option() -> None:
+    for words in (["--tag", "--"], ["--tag=--"]):
+        assert parse("remember", "user", "text", *words).tag == ["--"]
+    assert parse("status", "--session", "--").session == "--"
+    for words in (["-n", "--"], ["-n--"], ["--limit=--"], ["--min-score", "--"]):
+        with pytest.raises(UsageError, match="'--'"):
+            parse("recall", "q", *words)
+
+
 def test_an_option_is_never_taken_for_the_value_of_another() -> None:
     with pytest.raises(UsageError, match="--body: expected one argument"):
         parse("edit", "user#a", "--body", "--json")

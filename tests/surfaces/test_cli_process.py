@@ -285,3 +285,48 @@ def test_a_path_that_nobody_knows_is_told_by_sync(tmp_path: Path) -> None:
     (tmp_path / "m/user/memory.md").unlink()  # it was there: that is news, not a mistake
     done = h2ams("sync", "user/memory.md", "--root", "m", cwd=tmp_path)
     assert done.code == 0 and "1 deleted" in done.out
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there may a path be any bytes")
+def test_a_folder_whose_path_is_not_utf8_is_a_memory_like_any_other(tmp_path: Path) -> None:
+    root = tmp_path / os.fsdecode(b"caf\xe9")
+    assert h2ams("init", str(root), cwd=tmp_path).code == 0
+    kept = h2ams("remember", "user", "Prefers tabs.", "--root", str(root), cwd=tmp_path)
+    assert kept.code == 0 and kept.out.startswith("user#seg_")
+    found = h2ams("recall", "tabs", "--root", str(root), "--json", cwd=tmp_path)
+    assert [hit["body"] for hit in one_document(found)["hits"]] == ["Prefers tabs."]
+    assert "not UTF-8" in h2ams("status", "--root", str(root), cwd=tmp_path).out
+    assert h2ams("verify", "--root", str(root), cwd=tmp_path).code == 0
+    threads = h2ams("thread", "list", "--root", str(root), cwd=tmp_path)
+    assert threads.code == 1 and "threads.db cannot be opened" in threads.err
+
+
+def test_a_setting_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    word = os.fsdecode(b"encoding=\xff")
+    done = h2ams("status", "--root", str(tmp_path), "--set", word, cwd=tmp_path)
+    assert done.code == 2 and "encoding" in done.err and "not UTF-8" in done.err
+
+
+@posix
+def test_from_a_folder_that_is_gone_an_absolute_root_works_and_else_it_is_said(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "m"
+    h2ams("remember", "user", "Prefers tabs.", "--root", str(root), cwd=tmp_path)
+    gone = "import os; os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone'); " + PROGRAM
+
+    def call(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", gone, *words],
+            cwd=tmp_path,
+            env=environment(tmp_path),
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
+
+    found = call("recall", "tabs", "--root", str(root))
+    assert found.returncode == 0 and "Prefers tabs." in found.stdout, found
+    for words in (["recall", "tabs"], ["recall", "tabs", "--root", "m"], ["init"]):
+        refused = call(*words)
+        assert refused.returncode == 1 and "the current folder cannot be used" in refused.stderr

@@ -172,6 +172,9 @@ def test_further_keys_of_the_entry_stay(tmp_path: Path, root: Path, setup: Run) 
         ("codex", 'mcp_servers = { x = { command = "y" } }'),
         ("codex", '[mcp_servers.h2ams]\ncommand = "x"\nargs = [\n  "a",\n]\n'),
         ("codex", 'mcp_servers.h2ams.command = "x"\n'),
+        ("codex", "[[mcp_servers]]\nx = 1\n"),
+        ("codex", 'mcp_servers = "x"\n'),
+        ("codex", '[mcp_servers]\nh2ams = "x"\n'),
     ],
 )
 def test_a_file_that_cannot_be_changed_safely_is_left_alone(
@@ -183,6 +186,18 @@ def test_a_file_that_cannot_be_changed_safely_is_left_alone(
     assert done.code == 2 and "put the entry in by hand" in done.err, done
     assert file.read_text("utf-8") == text
     assert not (tmp_path / "config.h2ams-backup").exists()
+
+
+def test_of_a_repeated_key_the_one_that_counts_gets_the_entry(
+    tmp_path: Path, root: Path, setup: Run
+) -> None:
+    file = tmp_path / "config"
+    before = '{"mcpServers": {"a": {}}, "mcpServers": {"b": {}}, "mcpServers": {"c": {}}}'
+    file.write_text(before, encoding="utf-8")
+    assert setup("cursor", "--write", "--owner", "--file", "config").code == 0
+    assert json.loads(file.read_text("utf-8"))["mcpServers"].keys() == {"c", "h2ams"}
+    assert setup("cursor", "--undo", "--file", "config").code == 0
+    assert file.read_text("utf-8") == before
 
 
 def test_a_file_that_is_not_utf8_is_left_alone(tmp_path: Path, root: Path, setup: Run) -> None:

@@ -79,6 +79,7 @@ def test_messages_of_any_shape_come_as_json_lines(desk: Desk, tmp_path: Path) ->
     assert desk.json("context", "t1")["messages"] == messages
     assert "read({})" in desk("show", "t1") and "= text" in desk("show", "t1")
     assert "line 1 is not JSON" in desk("append", "t1", "{", "--messages", code=2)
+    assert "nested too deeply" in desk("append", "t1", "[" * 6_000, "--messages", code=2)
 
 
 def test_another_store_is_a_file_or_a_server(desk: Desk, tmp_path: Path, postgres_url: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import apsw
 import pytest
 from threads.kit import chat, engine, user
 
@@ -22,6 +23,56 @@ def test_a_damaged_record_is_an_error_and_never_begun_anew(tmp_path: Path) -> No
         SqliteThreadStore(path)
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir() if "aside" in each.name] == []
+
+
+@pytest.mark.parametrize("what", ["folder", "link to nowhere", "another program's"])
+def test_what_is_no_store_of_threads_is_an_error_that_names_the_threads(
+    tmp_path: Path, what: str
+) -> None:
+    path = tmp_path / "threads.db"
+    if what == "folder":
+        path.mkdir()
+    elif what == "link to nowhere":
+        path.symlink_to(tmp_path / "gone" / "threads.db")
+    else:
+        connection = apsw.Connection(str(path))
+        connection.execute("CREATE TABLE threads (x)")
+        connection.close()
+    with pytest.raises(StoreError, match=r"the threads in .*threads\.db cannot be") as caught:
+        SqliteThreadStore(path)
+    assert "index" not in str(caught.value) and caught.value.hint
+
+
+def test_damage_that_only_a_later_read_meets_is_an_error_of_the_same_kind(tmp_path: Path) -> None:
+    path = tmp_path / "threads.db"
+    store = SqliteThreadStore(path)
+    store.create(ThreadInfo("t1", "", "", NOW))
+    payload = {"role": "user", "content": "word " * 4_000}
+    for _ in range(8):
+        store.append("t1", [NewMessage(payload, "openai-chat", "user", 5, "estimate", NOW)])
+    store.close()
+    data = bytearray(path.read_bytes())
+    for page in range(8 * 4096, len(data) - 4096, 4096):  # the tables' roots stay as they are
+        data[page : page + 4096] = b"\xa5" * 4096
+    path.write_bytes(data)
+    store = SqliteThreadStore(path)
+    with pytest.raises(StoreError, match="cannot be read"):
+        store.rows("t1")
+    with pytest.raises(StoreError, match="cannot be read"):
+        store.delete("t1")
+
+
+def test_a_row_whose_text_is_no_json_is_an_error_that_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "threads.db"
+    store = SqliteThreadStore(path)
+    store.create(ThreadInfo("t1", "", "", NOW))
+    payload = {"role": "user", "content": "hello"}
+    store.append("t1", [NewMessage(payload, "openai-chat", "user", 5, "estimate", NOW, id="m1")])
+    connection = apsw.Connection(str(path))
+    connection.execute("UPDATE thread_rows SET payload = '{'")
+    connection.close()
+    with pytest.raises(StoreError, match="row m1 of a thread cannot be read"):
+        store.rows("t1")
 
 
 def test_the_words_of_a_deleted_thread_leave_the_file(tmp_path: Path) -> None:

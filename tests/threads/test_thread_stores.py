@@ -296,6 +296,26 @@ def test_search_finds_words_of_any_script_in_other_threads(store: ThreadStore) -
     assert len(store.search(terms("archive"), scopes=None, limit=1)) == 1
 
 
+def test_a_score_of_a_search_knows_nothing_of_threads_that_may_not_be_read(
+    store: ThreadStore,
+) -> None:
+    talk = [f"plain talk number {n} of the day" for n in range(20)]
+    said = ["a zebra crosses the street", "the horse eats oats", "zebra and oats and a zebra"]
+    with_thread(store, *talk, *said, id="t1", scope="sessions/s1")
+
+    def found() -> list[tuple[str, int, float]]:
+        hits = store.search(terms("zebra oats"), scopes=["sessions/s1"])
+        return [(each.thread, each.row.seq, each.score) for each in hits]
+
+    alone = found()
+    assert len(alone) == 3 and {seq for _, seq, _ in alone} == {21, 22, 23}
+    with_thread(store, *("zebra " * n for n in range(1, 16)), id="t2", scope="sessions/s2")
+    assert found() == alone
+    store.delete("t2")
+    with_thread(store, *("oats and straw" for _ in range(60)), id="t3", scope="chat/c")
+    assert found() == alone
+
+
 def test_search_text_is_never_syntax(store: ThreadStore) -> None:
     with_thread(store, 'it\'s a "quoted" & (odd) | text: <-> \\ end*')
     for token in (

@@ -177,3 +177,42 @@ def test_an_open_state_folder_is_reported_and_closed(tmp_path: Path) -> None:
         assert [each.code for each in memory.doctor(fix=True).fixed] == ["state-closed"]
         assert (root / ".h2ams").stat().st_mode & 0o777 == 0o700
         assert memory.doctor(fix=True).fixed == ()
+
+
+def test_records_that_cannot_be_read_are_named_and_left_alone(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    with opened(root) as memory:
+        memory.remember("sessions/s1", "Deploys run on Friday.")
+        memory.context("deploys", access=Access(session="s1"), commit=True)
+        memory.dreams.run("sessions/s1", '{"id": "m1", "role": "user", "content": "Remember: go."}')
+        memory.forget(memory.remember("user", "Old.").address)
+        memory.thread("t1", scope="sessions/s1").append({"role": "user", "content": "Hello."})
+        memory.stack("game").close()
+        assert not [p for p in memory.doctor().problems if not p.notice]
+    state = root / ".h2ams"
+    broken = [
+        *(state / "dream/marks").iterdir(),
+        *(state / "dream/passes").iterdir(),
+        *(state / "forgotten").iterdir(),
+        *(state / "ams/s1").iterdir(),
+        state / "threads.db",
+        state / "workflows/game.db",
+    ]
+    for each in broken:
+        for ending in ("-wal", "-shm"):
+            each.with_name(each.name + ending).unlink(missing_ok=True)
+        each.write_bytes(b"[" * 5_000)
+    with opened(root) as memory:
+        found = [p for p in memory.doctor().problems if not p.notice]
+        assert {p.code for p in found} == {"state-unreadable"}
+        assert {p.path for p in found} == {str(each.relative_to(root)) for each in broken}
+        memory.doctor(fix=True)
+        assert {p.path for p in memory.doctor().problems if not p.notice} == {p.path for p in found}
+    assert all(each.read_bytes() == b"[" * 5_000 for each in broken)
+
+
+def test_what_no_thread_and_no_workflow_made_is_no_problem(tmp_path: Path) -> None:
+    with opened(tmp_path / "root") as memory:
+        memory.remember("user", "Prefers tabs.")
+        assert not [p for p in memory.doctor().problems if not p.notice]
+    assert not (tmp_path / "root/.h2ams/threads.db").exists()

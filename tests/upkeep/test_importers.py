@@ -20,6 +20,7 @@ from h2ams.memory.intake import Incoming
 from h2ams.upkeep.exporter import lines
 from h2ams.upkeep.importers import FORMATS, IN_PLACE, RECORDS, Batch, Options, read_source
 from h2ams.upkeep.in_place import survey
+from h2ams.upkeep.source_text import read_json
 
 DATA = Path(__file__).resolve().parents[1] / "data/import"
 SOURCES = {
@@ -363,3 +364,9 @@ def test_what_is_no_such_folder_is_refused(tmp_path: Path, format: str) -> None:
     (tmp_path / "picture.png").write_bytes(b"\x89PNG")
     with pytest.raises(UsageError, match=format):
         survey(format, str(tmp_path))
+
+
+@pytest.mark.parametrize("text", ["[" * 6_000, '{"a": ' + "9" * 6_000 + "}"])
+def test_an_export_that_no_reader_can_take_is_a_usage_error(text: str) -> None:
+    with pytest.raises(UsageError):
+        read_json(text.encode(), "export.json")
