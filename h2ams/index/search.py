@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 from h2ams import sqlite
 from h2ams.index import schema
 from h2ams.index.field import Bases, Candidate, Field, FirstPass, Row
-from h2ams.index.lookup import Area, Lookup, area_of, stats
+from h2ams.index.lookup import Area, Lookup, area_of
+from h2ams.index.reach import Reach
 from h2ams.index.reading import (
     Held,
     Reading,
@@ -34,7 +35,7 @@ from h2ams.index.reading import (
 from h2ams.index.score import DIGITS, Question, Sight, Statistics, total
 from h2ams.memory.access import Gate
 from h2ams.memory.record import Hit, Record
-from h2ams.memory.scope import Scope, parse_scope
+from h2ams.memory.scope import Scope
 from h2ams.settings import Settings
 from h2ams.text.words import Query
 
@@ -108,19 +109,26 @@ class Searcher:
     """One search: a connection inside a read transaction, what may be read, and the settings."""
 
     def __init__(
-        self, connection: sqlite.Connection, gate: Gate, settings: Settings, *, today: int
+        self,
+        connection: sqlite.Connection,
+        gate: Gate,
+        settings: Settings,
+        *,
+        today: int,
+        reach: Reach | None = None,
     ) -> None:
+        """``reach``: what is known already of ``gate`` in the state that ``connection`` sees."""
         self.connection = connection
         self.gate = gate
         self.settings = settings
         self.today = today
         self.prunes = True  # off: every row is looked at; the result is the same
         self.first_pass = FirstPass(gate, settings, today, self._scope)
-        self._scopes: dict[int, Scope] = {}
+        self.reach = reach or Reach(gate)
 
     def search(self, query: Query, *, wanted: Wanted, filters: Filters) -> Found:
         """The best hits, best first, as many as ``wanted``."""
-        area = area_of(self.connection, self.gate, self._only(filters.scopes))
+        area = self.area(self._only(filters.scopes))
         lookup = Lookup(self.connection, area)
         terms, dropped = bounded(query.terms, lookup, self.settings)
         found = Found(searched=area.names, dropped_terms=dropped)
@@ -143,12 +151,18 @@ class Searcher:
 
     # -- terms -----------------------------------------------------------------------------------
 
+    def area(self, only: Sequence[str] | None = None) -> Area:
+        """The readable part of the index, narrowed to the scopes in ``only`` where given."""
+        if only is None:
+            return self.reach.area(self.connection)
+        return area_of(self.connection, self.gate, only)
+
     def _only(self, globs: Sequence[str] | None) -> tuple[str, ...] | None:
         if globs is None:
             return None
         import fnmatch
 
-        names = area_of(self.connection, self.gate).names
+        names = self.area().names
         return tuple(
             name for name in names if any(fnmatch.fnmatchcase(name, glob) for glob in globs)
         )
@@ -172,7 +186,7 @@ class Searcher:
             strong = strong_terms(reading.terms, held.counts, area.segments, self.settings)
         for complete in self._stages(held, wanted):
             masks = with_common(held, reading, lookup, complete)
-            blocks = stats(self.connection, masks)
+            blocks = self.reach.blocks(self.connection, masks)
             field = Field(masks, statistics, blocks, strong, held.common, {}, Bases())
             kept = self._filtered(masks, filters) if filters.on_rows else masks
             candidates, weak = self.first_pass.order(field, kept)
@@ -252,7 +266,7 @@ class Searcher:
             " (SELECT min(line) FROM memory_segments WHERE file = f.no AND line > ?))",
             (record.path, record.line, record.line, record.line),
         )
-        field.blocks.update(stats(self.connection, [rowid for rowid, _ in rows]))
+        field.blocks.update(self.reach.blocks(self.connection, [rowid for rowid, _ in rows]))
         placed = [(rowid, field.place(rowid), line) for rowid, line in rows]
         own = next((place for _, place, line in placed if line == record.line), 0)
         yield from ((rowid, place) for rowid, place, _ in placed if abs(place - own) == 1)
@@ -348,14 +362,18 @@ class Searcher:
         }
 
     def _scope(self, number: int) -> Scope:
-        scope = self._scopes.get(number)
-        if scope is None:
-            name = sqlite.value(self.connection, "SELECT name FROM scopes WHERE no = ?", (number,))
-            scope = self._scopes[number] = parse_scope(name)
-        return scope
+        return self.reach.scope(self.connection, number)
 
     def _addresses(self, rowids: Sequence[int]) -> tuple[str, ...]:
-        """Addresses of at most ``REPORTED_REJECTIONS`` rows, the same ones on every machine."""
+        """Addresses of at most ``REPORTED_REJECTIONS`` rows, the first ones in their order.
+
+        Only rows of as many scopes are read: each has one row at least.
+        """
+        numbers = {rowid >> schema.LOCAL_BITS for rowid in rowids}
+        if len(numbers) > REPORTED_REJECTIONS:
+            by_name = sorted(numbers, key=lambda number: f"{self._scope(number).text}#")
+            numbers = set(by_name[:REPORTED_REJECTIONS])
+            rowids = [rowid for rowid in rowids if rowid >> schema.LOCAL_BITS in numbers]
         rows = sqlite.rows(
             self.connection,
             "SELECT scope, id FROM memory_segments WHERE rowid IN carray(?)",
