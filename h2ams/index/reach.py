@@ -8,6 +8,7 @@ takes longer than a question. It is dropped as soon as the index is written to b
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from h2ams import sqlite
 from h2ams.index import schema
@@ -15,6 +16,9 @@ from h2ams.index.freshness import Watched
 from h2ams.index.lookup import Area, area_of, stats
 from h2ams.memory.access import Access, Gate
 from h2ams.memory.scope import Scope, parse_scope
+
+if TYPE_CHECKING:
+    from h2ams.index.chart import Chart
 
 MOST_ACCESSES = 8  # remembered at a time, in the order of their last use
 MOST_BLOCK_BYTES = 16 << 20  # of figures and places, per access: 1,000,000 segments
@@ -30,6 +34,7 @@ class Reach:
         self._scopes: dict[int, Scope] = {}
         self._blocks: dict[int, memoryview] = {}
         self._block_bytes = 0
+        self._chart: Chart | None = None
 
     def area(self, connection: sqlite.Connection) -> Area:
         """All scopes that the gate may read."""
@@ -44,6 +49,16 @@ class Reach:
             name = sqlite.value(connection, "SELECT name FROM scopes WHERE no = ?", (number,))
             scope = self._scopes[number] = parse_scope(name)
         return scope
+
+    def chart(self, connection: sqlite.Connection) -> Chart:
+        """Where all segments of the area stand; for many scopes (index/planes.py)."""
+        if self._chart is None:
+            from h2ams.index.chart import chart_of
+
+            area = self.area(connection)
+            scopes = {number: self.scope(connection, number) for number in area.numbers}
+            self._chart = chart_of(connection, area, self.gate, scopes)
+        return self._chart
 
     def blocks(self, connection: sqlite.Connection, rowids: Iterable[int]) -> dict[int, memoryview]:
         """Figures and places of ``rowids`` and of more: lookup.stats."""

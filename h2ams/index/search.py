@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from h2ams import sqlite
 from h2ams.index import schema
 from h2ams.index.field import Bases, Candidate, Field, FirstPass, Row
-from h2ams.index.lookup import Area, Lookup, area_of
+from h2ams.index.lookup import MANY_RANGES, Area, Lookup, area_of
 from h2ams.index.reach import Reach
 from h2ams.index.reading import (
     Held,
@@ -39,7 +39,11 @@ from h2ams.memory.scope import Scope
 from h2ams.settings import Settings
 from h2ams.text.words import Query
 
+if TYPE_CHECKING:
+    from h2ams.index.planes import Narrowed
+
 REPORTED_REJECTIONS = 20
+CHART_SEGMENTS = 250_000  # an area with more has no chart: it takes about 100 bytes a segment
 
 RECORD_COLUMNS = (
     "m.scope, m.id, m.kind, m.tags, m.body, m.heading, m.created_at, m.updated_at, m.sources,"
@@ -172,6 +176,11 @@ class Searcher:
     def _ranked(
         self, reading: Reading, area: Area, lookup: Lookup, filters: Filters, wanted: Wanted
     ) -> Found:
+        narrowed = self._narrowed(reading, area, filters, wanted)
+        if narrowed is not None:
+            gated = self._addresses(narrowed.held_back(REPORTED_REJECTIONS))
+            hits, beyond = self._second_pass(narrowed.candidates(), narrowed.field, wanted)
+            return Found(hits, below_gate=gated, beyond=beyond)
         held = held_by(reading, area, lookup)
         if not any(held.counts) and not (reading.relaxed and held.masks):
             return Found()  # related words alone are a guess
@@ -198,6 +207,26 @@ class Searcher:
         if room > 0 and not reading.relaxed:
             hits += self._beside(hits, field, filters, room)
         return Found(hits, below_gate=gated, beyond=beyond, dropped_terms=held.dropped)
+
+    def _narrowed(
+        self, reading: Reading, area: Area, filters: Filters, wanted: Wanted
+    ) -> Narrowed | None:
+        """The first window of very many scopes; None where rows are looked at one by one."""
+        if (
+            len(area.ranges) <= MANY_RANGES
+            or area.segments > CHART_SEGMENTS
+            or area is not self.area()
+            or reading.relaxed
+            or filters.on_rows
+            or wanted.limit > self.settings.rerank_count
+            or self.settings.neighbour_hits_count
+            or not self.prunes
+        ):
+            return None
+        from h2ams.index.planes import narrowed  # not imported by a recall of a few scopes
+
+        chart = self.reach.chart(self.connection)
+        return narrowed(self.connection, chart, reading, area, self.first_pass)
 
     def _stages(self, held: Held, wanted: Wanted) -> tuple[bool, ...]:
         """Whether all rows of common words are fetched: first not, where that may be enough."""
