@@ -12,7 +12,7 @@ import json
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress, repeat
-from operator import add, and_, rshift
+from operator import rshift
 
 from h2ams import sqlite
 from h2ams.index import field, schema
@@ -125,11 +125,13 @@ class Chart:
             _ROWS,
             (json.dumps(matches), sqlite.integers(self._numbers), schema.LOCAL_BITS, MOST_ROWS + 1),
         )
+        positions, bases = self._positions, self._bases
+        local_bits, local_mask = schema.LOCAL_BITS, schema.LOCAL_MASK
         for match, (text,) in zip(matches, rows, strict=True):
             rowids = json.loads(f"[{text}]") if text else []
-            bases = map(self._bases.__getitem__, map(rshift, rowids, repeat(schema.LOCAL_BITS)))
-            places = map(add, bases, map(and_, rowids, repeat(schema.LOCAL_MASK)))
-            self._kept[match] = tuple(map(self._positions.__getitem__, places))
+            self._kept[match] = tuple(
+                [positions[bases[each >> local_bits] + (each & local_mask)] for each in rowids]
+            )
             self._kept_rows += len(rowids)
 
     def _put(self, row: _Row) -> None:

@@ -10,8 +10,7 @@ those of the other way, which a test compares.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -59,11 +58,11 @@ class Planes:
             for at in related:
                 plane[at] |= bit
         self.around = [_around(plane, chart.singles) for plane in self.own]
-        self._masks = [_masks(place, self.count) for place in range(0, self.count, _TERMS)]
+        self.masks = [_masks(place, self.count) for place in range(0, self.count, _TERMS)]
 
     def mask(self, planes: Sequence[bytes | bytearray], at: int) -> int:
         found = 0
-        for masks, plane in zip(self._masks, planes, strict=True):
+        for masks, plane in zip(self.masks, planes, strict=True):
             found |= masks[plane[at]]
         return found
 
@@ -96,7 +95,7 @@ class Planes:
         found = there = 0
         for at, (own, around) in enumerate(scores):
             for plane, values in ((self.own[at], own), (self.around[at], around)):
-                table = bytes(math.ceil(value / unit) for value in values)
+                table = bytes([0, *[int(value / unit) + 1 for value in values[1:]]])
                 found += int.from_bytes(plane.translate(table), "little")
             there |= int.from_bytes(self.own[at].translate(_ONES), "little")
         return (found & there).to_bytes(self.chart.size, "little"), unit
@@ -218,8 +217,7 @@ class Narrowed:
                 low -= 1
                 taken += there.count(low)
             left -= taken
-            for at in _where(bounds, low, high):
-                self._look_at(at)
+            self._look_at(_where(bounds, low, high))
             high = low
             self._found.sort(key=_score, reverse=True)
             if len(self._found) >= window:
@@ -229,29 +227,40 @@ class Narrowed:
                 enough = sum(there.count(level) for level in range(max(1, least), low))
                 if not enough:
                     break
-        for at in self._chart.closer:  # the bound does not hold for them
-            if 0 < bounds[at] < high:
-                self._look_at(at)
+        # The bound does not hold for the closer ones.
+        self._look_at([at for at in self._chart.closer if 0 < bounds[at] < high])
         self._found.sort(key=_score, reverse=True)
         return self._window(window)
 
-    def _look_at(self, at: int) -> None:
-        """Score one segment, unless the gate holds it back."""
-        factors, planes, chart = self._factors, self._planes, self._chart
-        number = chart.rowids[at] >> schema.LOCAL_BITS
-        if self._lonely[at] == 1 and chart.broad[number]:
-            return
-        figures = chart.figures[at]
-        score = (
-            factors.weight_of[planes.mask(planes.own, at)]
-            * factors.of_length[figures >> factors.length_bit & places.MAX_LENGTH]
-            + factors.near_of[planes.mask(planes.around, at)]
+    def _look_at(self, positions: Iterable[int]) -> None:
+        """Score these segments, but those that the gate holds back."""
+        chart, planes, lonely = self._chart, self._planes, self._lonely
+        rowids, all_figures, ranks, singles = (
+            chart.rowids,
+            chart.figures,
+            chart.ranks,
+            chart.singles,
         )
-        bonus = (
-            self._of_rank[chart.ranks[number]] + factors.of_day[figures >> places.DAY_BIT & 65_535]
-        )
-        score *= bonus * factors.of_cue[figures >> places.CUES_BIT]
-        self._found.append((score, at))
+        weight_of, near_of, of_length, length_bit, of_cue, of_day, _, _ = self._factors
+        of_rank = self._of_rank
+        pairs = list(zip(planes.masks, planes.own, strict=True))
+        found = self._found
+        for at in positions:
+            number = rowids[at] >> schema.LOCAL_BITS
+            if lonely[at] == 1 and chart.broad[number]:
+                continue
+            mask = 0
+            for masks, plane in pairs:
+                mask |= masks[plane[at]]
+            around = mask if at < singles else planes.mask(planes.around, at)
+            figures = all_figures[at]
+            score = (
+                weight_of[mask] * of_length[figures >> length_bit & places.MAX_LENGTH]
+                + near_of[around]
+            )
+            bonus = of_rank[ranks[number]] + of_day[figures >> places.DAY_BIT & 65_535]
+            score *= bonus * of_cue[figures >> places.CUES_BIT]
+            found.append((score, at))
 
     def _window(self, window: int) -> list[Row]:
         end = min(window, len(self._found))
