@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress, repeat
 from operator import rshift
+from typing import TYPE_CHECKING
 
 from h2ams import sqlite
 from h2ams.index import field, schema
@@ -24,7 +25,7 @@ from h2ams.memory.scope import Scope
 GROUP = 1 << field.GROUP_BITS
 FEW = 0.1  # of all segments
 MOST_ROWS = 16_384  # of one expression; with more it is for the other way
-MOST_ROWS_KEPT = 300_000  # of words asked for before: 10 MiB
+MOST_ROWS_KEPT = 1_000_000  # of words asked for before: 4 MiB
 _BLOCK_BITS = schema.LOCAL_BITS - schema.BLOCK_BITS  # of the blocks of one scope
 _BLOCK_MASK = (1 << _BLOCK_BITS) - 1
 
@@ -37,7 +38,9 @@ _ROWS = (
 )
 
 
-_Found = dict[str, tuple[int, ...] | None]
+if TYPE_CHECKING:
+    Positions = array[int]
+    _Found = dict[str, Positions | None]
 _Row = tuple[int, int, int]  # place, rowid, figures
 
 
@@ -63,8 +66,8 @@ class Chart:
         self.broad = {number: gate.broad(scope) for number, scope in scopes.items()}
         self._numbers = area.numbers
         self._bases: dict[int, int] = {}  # of a scope in `_positions`, by its number
-        self._positions: list[int] = []  # by base and place in the scope
-        self._kept: dict[str, tuple[int, ...]] = {}
+        self._positions = array("i")  # by base and place in the scope
+        self._kept: dict[str, Positions] = {}
         self._kept_rows = 0
         by_scope: dict[int, list[int]] = {}
         for block in sorted(blocks):
@@ -75,7 +78,7 @@ class Chart:
             self._bases[number] = len(self._positions)
             if own:
                 size = (own[-1] & _BLOCK_MASK) << schema.BLOCK_BITS
-                self._positions += repeat(0, size + len(blocks[own[-1]]) // 2)
+                self._positions.extend(repeat(0, size + len(blocks[own[-1]]) // 2))
             for run in _runs((block, blocks[block]) for block in own):
                 if len(run) == 1:
                     self._put(run[0])
@@ -129,8 +132,9 @@ class Chart:
         local_bits, local_mask = schema.LOCAL_BITS, schema.LOCAL_MASK
         for match, (text,) in zip(matches, rows, strict=True):
             rowids = json.loads(f"[{text}]") if text else []
-            self._kept[match] = tuple(
-                [positions[bases[each >> local_bits] + (each & local_mask)] for each in rowids]
+            self._kept[match] = array(
+                "i",
+                [positions[bases[each >> local_bits] + (each & local_mask)] for each in rowids],
             )
             self._kept_rows += len(rowids)
 

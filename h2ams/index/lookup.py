@@ -130,7 +130,10 @@ class Lookup:
     def __init__(self, connection: sqlite.Connection, area: Area) -> None:
         self.connection = connection
         self.area = area
-        self._lows = [low for low, _ in area.ranges]
+
+    @cached_property
+    def _lows(self) -> list[int]:
+        return [low for low, _ in self.area.ranges]
 
     @cached_property
     def _source(self) -> tuple[str, tuple[object, ...]]:

@@ -10,9 +10,12 @@ those of the other way, which a test compares.
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
-from typing import NamedTuple
+from functools import lru_cache, reduce
+from operator import or_
+from typing import TYPE_CHECKING, NamedTuple
 
 from h2ams import sqlite
 from h2ams.index import field, places, schema
@@ -27,6 +30,9 @@ from h2ams.settings import Settings
 from h2ams.text.cues import ASKS
 from h2ams.text.words import roots_of
 
+if TYPE_CHECKING:
+    from h2ams.index.chart import Positions
+
 _TERMS = 4  # of one plane
 _STEP = 6  # places before and behind that count around a segment: field.STEPS
 _ONES = bytes([0, *[255] * 255])
@@ -35,8 +41,8 @@ _ONES = bytes([0, *[255] * 255])
 class Rows(NamedTuple):
     """Positions of the rows of each term, and of those that only have a word with its root."""
 
-    direct: tuple[tuple[int, ...], ...]
-    related: tuple[tuple[int, ...], ...]
+    direct: tuple[Positions, ...]
+    related: tuple[Positions, ...]
 
 
 class Planes:
@@ -46,6 +52,7 @@ class Planes:
         self.chart = chart
         self.statistics = statistics
         self.strong = strong
+        self.rows = rows
         self.count = len(rows.direct)
         self.own: list[bytearray] = []
         for place, (direct, related) in enumerate(zip(*rows, strict=True)):
@@ -57,48 +64,76 @@ class Planes:
             bit <<= _TERMS
             for at in related:
                 plane[at] |= bit
-        self.around = [_around(plane, chart.singles) for plane in self.own]
+        self.around = [_around(plane[chart.singles :]) for plane in self.own]  # who is alone: own
         self.masks = [_masks(place, self.count) for place in range(0, self.count, _TERMS)]
 
-    def mask(self, planes: Sequence[bytes | bytearray], at: int) -> int:
+    def mask(self, at: int) -> int:
+        """What the segment at a position has."""
         found = 0
-        for masks, plane in zip(self.masks, planes, strict=True):
+        for masks, plane in zip(self.masks, self.own, strict=True):
             found |= masks[plane[at]]
         return found
 
-    def lonely(self) -> bytes:
-        """1 where a segment has one term that is not strong, and nothing else."""
-        if self.count < 2 or self.strong == -1:
-            return bytes(self.chart.size)
+    def mask_around(self, at: int) -> int:
+        """What it has and what stands around it."""
+        at -= self.chart.singles
+        if at < 0:
+            return self.mask(at + self.chart.singles)
         found = 0
-        for number, plane in enumerate(self.own):
-            table = _lonely_table(self.strong >> number * _TERMS & 15)
-            found += int.from_bytes(plane.translate(table), "little")
-        return found.to_bytes(self.chart.size, "little")
+        for masks, plane in zip(self.masks, self.around, strict=True):
+            found |= masks[plane[at]]
+        return found
+
+    def lonely(self) -> Iterator[tuple[int, Positions]]:
+        """Masks of a term that is no match by itself, and the positions that may have it alone."""
+        if self.count < 2 or self.strong == -1:
+            return
+        for place, (direct, related) in enumerate(zip(*self.rows, strict=True)):
+            if not self.strong >> place & 1:
+                yield 1 << place, direct
+            yield 1 << place + self.count, related
 
     def bounds(self) -> tuple[bytes, float]:
         """What each segment can score at most before closeness, day and cues: a byte times a unit.
 
         0 where none of the terms is.
         """
-        every = (1 << self.count) - 1
+        values = [self._weights(first) for first in range(0, self.count, _TERMS)]
         longest = self.statistics.length_factor(0)
-        related = self.statistics.settings.weight_related
         share = field.NEAR_SHARE * self.statistics.settings.weight_context
-        scores = []
-        for first in range(0, self.count, _TERMS):
-            of = [self.statistics.weight(mask << first & every) for mask in range(1 << _TERMS)]
-            own = [of[byte & 15] + related * of[byte >> 4 & ~byte & 15] for byte in range(256)]
-            scores.append(([each * longest for each in own], [each * share for each in own]))
-        most = sum(max(own) + max(around) for own, around in scores)
-        unit = most / (255 - 2 * len(scores)) or 1.0  # each is rounded up
-        found = there = 0
-        for at, (own, around) in enumerate(scores):
-            for plane, values in ((self.own[at], own), (self.around[at], around)):
-                table = bytes([0, *[int(value / unit) + 1 for value in values[1:]]])
-                found += int.from_bytes(plane.translate(table), "little")
-            there |= int.from_bytes(self.own[at].translate(_ONES), "little")
-        return (found & there).to_bytes(self.chart.size, "little"), unit
+        most = sum(map(max, values)) * (longest + share)
+        unit = most / (255 - 2 * len(values)) or 1.0  # each is rounded up
+        alone, own, around = (
+            [bytes([0, *[int(each * factor / unit) + 1 for each in of[1:]]]) for of in values]
+            for factor in (longest + share, longest, share)
+        )
+        singles = self.chart.singles
+        heads = _translated((plane[:singles] for plane in self.own), alone)
+        rest = [bytes(plane[singles:]) for plane in self.own]
+        there = _sum([plane.translate(_ONES) for plane in rest], any_of=True)
+        tails = _translated(rest, own) + _translated(self.around, around)
+        tail = int.from_bytes(_sum(tails), "little") & int.from_bytes(there, "little")
+        return _sum(heads) + tail.to_bytes(len(there), "little"), unit
+
+    def _weights(self, first: int) -> list[float]:
+        """Weight of the terms of one plane, from the ``first`` on, by its byte."""
+        every = (1 << self.count) - 1
+        related = self.statistics.settings.weight_related
+        of = [self.statistics.weight(mask << first & every) for mask in range(1 << _TERMS)]
+        return [of[byte & 15] + related * of[byte >> _TERMS & ~byte & 15] for byte in range(256)]
+
+
+def _translated(planes: Iterable[bytes | bytearray], tables: Iterable[bytes]) -> list[bytes]:
+    return [bytes(plane.translate(table)) for plane, table in zip(planes, tables, strict=True)]
+
+
+def _sum(planes: Sequence[bytes], *, any_of: bool = False) -> bytes:
+    """The sums of the planes' bytes, which are below 256, or what is in any of them."""
+    if len(planes) == 1:
+        return planes[0]
+    numbers = [int.from_bytes(plane, "little") for plane in planes]
+    together = reduce(or_, numbers) if any_of else sum(numbers)
+    return together.to_bytes(len(planes[0]), "little")
 
 
 @lru_cache(maxsize=64)
@@ -107,29 +142,18 @@ def _masks(first: int, count: int) -> list[int]:
     return [(byte & 15) << first | (byte >> 4) << count + first for byte in range(256)]
 
 
-@lru_cache(maxsize=16)
-def _lonely_table(strong: int) -> bytes:
-    """1 for one term, directly or by its root, that is not among ``strong``; 2 for more."""
-    table = []
-    for byte in range(256):
-        terms = ((byte | byte >> _TERMS) & 15).bit_count()
-        table.append(1 if terms == 1 and not byte & strong else min(2 * terms, 2))
-    return bytes(table)
-
-
-def _around(own: bytearray, singles: int) -> bytes:
+def _around(own: bytearray) -> bytes:
     """All that is in the group of each position and the groups beside it."""
-    size = len(own) - singles
-    if not size:
-        return bytes(own)
-    group = int.from_bytes(own[singles:], "little")
+    if not own:
+        return b""
+    group = int.from_bytes(own, "little")
     group |= group >> 8
     group |= group >> 16
-    group &= int.from_bytes(b"\xff\0\0\0" * (size // GROUP), "little")
+    group &= int.from_bytes(b"\xff\0\0\0" * (len(own) // GROUP), "little")
     group |= group << 8 * GROUP | group >> 8 * GROUP
     group |= group << 8
     group |= group << 16
-    return bytes(own[:singles]) + group.to_bytes(size, "little")
+    return group.to_bytes(len(own), "little")
 
 
 def narrowed(
@@ -178,10 +202,11 @@ def _rows(
     found = chart.positions(connection, tuple(roots.values()))
     if None in found.values():
         return None
-    related: list[tuple[int, ...]] = [()] * len(direct)
+    none = array("i")
+    related = [none] * len(direct)
     for place, match in roots.items():
-        related[place] = tuple(set(found[match] or ()).difference(direct[place] or ()))
-    return Rows(tuple(each or () for each in direct), tuple(related))
+        related[place] = array("i", set(found[match] or none).difference(direct[place] or none))
+    return Rows(tuple(each or none for each in direct), tuple(related))
 
 
 class Narrowed:
@@ -192,7 +217,7 @@ class Narrowed:
         self._planes = planes
         self._chart = planes.chart
         self._factors = first_pass.factors(planes.statistics)
-        self._lonely = planes.lonely()
+        self._lonely = frozenset(mask for mask, _ in planes.lonely())
         self._of_rank = [
             1 + planes.statistics.closeness_factor(rank) for rank in range(access.OTHER + 1)
         ]
@@ -247,12 +272,12 @@ class Narrowed:
         found = self._found
         for at in positions:
             number = rowids[at] >> schema.LOCAL_BITS
-            if lonely[at] == 1 and chart.broad[number]:
-                continue
             mask = 0
             for masks, plane in pairs:
                 mask |= masks[plane[at]]
-            around = mask if at < singles else planes.mask(planes.around, at)
+            if mask in lonely and chart.broad[number]:
+                continue
+            around = mask if at < singles else planes.mask_around(at)
             figures = all_figures[at]
             score = (
                 weight_of[mask] * of_length[figures >> length_bit & places.MAX_LENGTH]
@@ -271,13 +296,13 @@ class Narrowed:
         rows = []
         for score, at in self._found[:end]:
             rowid = chart.rowids[at]
-            mask = beheld.masks[rowid] = planes.mask(planes.own, at)
+            mask = beheld.masks[rowid] = planes.mask(at)
             rows.append((score, rowid, mask, beheld.place(rowid)))
             beside = range(max(0, at - _STEP), at + _STEP + 1) if at >= chart.singles else ()
             for other in beside:
                 if other >= chart.size or not chart.rowids[other]:
                     continue
-                around = planes.mask(planes.own, other)
+                around = planes.mask(other)
                 if around:
                     cues = chart.figures[other] >> places.CUES_BIT
                     around |= asking if cues & ASKS else 0
@@ -288,18 +313,19 @@ class Narrowed:
         """Rowids that the gate holds back: all of the first scopes that have ``most`` of them."""
         chart = self._chart
         found: list[int] = []
-        for first, last in ((0, chart.singles), (chart.singles, chart.size)):
-            scope, count = -1, 0
-            for at in _where(self._lonely[first:last], 1, 2):
-                rowid = chart.rowids[first + at]
-                number = rowid >> schema.LOCAL_BITS
-                if not chart.broad[number]:
-                    continue
-                if number != scope and count >= most:
-                    break
-                scope = number
-                count += 1
-                found.append(rowid)
+        for mask, positions in self._planes.lonely():
+            rising = sorted(positions)
+            border = bisect_left(rising, chart.singles)
+            for part in (rising[:border], rising[border:]):
+                scope, count = -1, 0
+                for at in part:
+                    number = chart.rowids[at] >> schema.LOCAL_BITS
+                    if number != scope and count >= most:
+                        break
+                    if chart.broad[number] and self._planes.mask(at) == mask:
+                        scope = number
+                        count += 1
+                        found.append(chart.rowids[at])
         return sorted(found)
 
 
