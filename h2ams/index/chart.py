@@ -84,7 +84,8 @@ class Chart:
                     self._put(run[0])
                 else:
                     runs.append(run)
-        self.singles = len(self.rowids)
+        self._gap(-self.size % GROUP)
+        self.singles = self.size
         for run in runs:
             self._lay(run)
         self.farthest, self.closer = self._far_and_close()

@@ -20,7 +20,7 @@ from h2ams.memory.scope import parse_scope
 from h2ams.text.words import Term
 
 # Above this many ranges it can be cheaper to read all rows of a rare word and filter them.
-MANY_RANGES = 64
+_MANY_RANGES = 64
 _ROWS_PER_RANGE = 8  # a word with fewer rows than this times the ranges is rare
 _VALUES_LIMIT = 250  # pairs written into the statement; more travel as JSON
 
@@ -156,7 +156,7 @@ class Lookup:
         """Rowids, rising inside each range, of the rows that ``match``."""
         if not self.area.ranges:
             return []
-        if len(self.area.ranges) > MANY_RANGES:
+        if len(self.area.ranges) > _MANY_RANGES:
             few = self._few_rows(match)
             if few is not None:
                 return few
@@ -168,7 +168,7 @@ class Lookup:
         """The rows that ``match``, or None where they are more than ``most``."""
         if not self.area.ranges:
             return []
-        if len(self.area.ranges) > MANY_RANGES:
+        if len(self.area.ranges) > _MANY_RANGES:
             few = self._few_rows(match)
             if few is not None:
                 return few if len(few) <= most else None

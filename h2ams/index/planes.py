@@ -244,7 +244,7 @@ class Narrowed:
             left -= taken
             self._look_at(_where(bounds, low, high))
             high = low
-            self._found.sort(key=_score, reverse=True)
+            self._found.sort(reverse=True)
             if len(self._found) >= window:
                 least = int(self._found[window - 1][0] / unit)
                 if low <= least:
@@ -254,7 +254,7 @@ class Narrowed:
                     break
         # The bound does not hold for the closer ones.
         self._look_at([at for at in self._chart.closer if 0 < bounds[at] < high])
-        self._found.sort(key=_score, reverse=True)
+        self._found.sort(reverse=True)
         return self._window(window)
 
     def _look_at(self, positions: Iterable[int]) -> None:
@@ -337,7 +337,3 @@ def _where(plane: bytes, low: int, high: int) -> Iterator[int]:
     while at >= 0:
         yield at
         at = marked.find(1, at + 1)
-
-
-def _score(item: tuple[float, int]) -> float:
-    return item[0]

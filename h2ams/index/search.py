@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from h2ams import sqlite
 from h2ams.index import schema
 from h2ams.index.field import Bases, Candidate, Field, FirstPass, Row
-from h2ams.index.lookup import MANY_RANGES, Area, Lookup, area_of
+from h2ams.index.lookup import Area, Lookup, area_of
 from h2ams.index.reach import Reach
 from h2ams.index.reading import (
     Held,
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from h2ams.index.planes import Narrowed
 
 REPORTED_REJECTIONS = 20
+CHART_RANGES = 64  # with fewer, rows are looked at one by one
 CHART_SEGMENTS = 250_000  # an area with more has no chart: it takes about 100 bytes a segment
 
 RECORD_COLUMNS = (
@@ -213,7 +214,7 @@ class Searcher:
     ) -> Narrowed | None:
         """The first window of very many scopes; None where rows are looked at one by one."""
         if (
-            len(area.ranges) <= MANY_RANGES
+            len(area.ranges) <= CHART_RANGES
             or area.segments > CHART_SEGMENTS
             or area is not self.area()
             or reading.relaxed
