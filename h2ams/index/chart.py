@@ -64,7 +64,7 @@ class Chart:
         self.rowids = array("q")
         self.ranks = {number: gate.closeness(scope) for number, scope in scopes.items()}
         self.broad = {number: gate.broad(scope) for number, scope in scopes.items()}
-        self._numbers = area.numbers
+        self._numbers = array("q", area.numbers)
         self._bases: dict[int, int] = {}  # of a scope in `_positions`, by its number
         self._positions = array("i")  # by base and place in the scope
         self._kept: dict[str, Positions] = {}

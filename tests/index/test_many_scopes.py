@@ -138,6 +138,20 @@ def test_scattered_scopes_are_ranked_by_planes(root: Path) -> None:
         assert answered == [True] * 4
 
 
+def test_foreign_text_changes_no_score_of_planes(tmp_path: Path) -> None:
+    """The same question beside sessions that may not be read, and where they hold nothing."""
+    found = []
+    for name, body in (("one", "kiwi heron basalt kiwi"), ("other", "zebra")):
+        root = tmp_path / name
+        access = many_sessions(root, 160)
+        for number in range(3, 160, 2):
+            write(root, f"sessions/s{number:03}/memory.md", segment_text("f", body))
+        with opened(root) as memory, counted() as answered:
+            found.append(memory.recall("kiwi heron basalt", access=access))
+            assert answered == [True]
+    assert found[0].hits and same(*found)
+
+
 def test_a_word_with_too_many_rows_is_left_to_the_other_way(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
