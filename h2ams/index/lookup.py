@@ -129,6 +129,7 @@ class Lookup:
     def __init__(self, connection: sqlite.Connection, area: Area) -> None:
         self.connection = connection
         self.area = area
+        self._counts: dict[str, int] = {}
 
     def _clause(self, match: str) -> tuple[str, tuple[object, ...]]:
         """``FROM`` clause for the authorised rows that ``match``, and its bindings.
@@ -181,6 +182,8 @@ class Lookup:
         """The rows that ``match``, or None where they are more than ``most``."""
         if not self.area.ranges:
             return []
+        if self._counts.get(match, 0) > most:
+            return None
         clause, bindings = self._clause(match)
         found = sqlite.rows(
             self.connection, f"SELECT f.rowid {clause} LIMIT ?", (*bindings, most + 1)
@@ -213,8 +216,11 @@ class Lookup:
         """How many rows match, without fetching them."""
         if not self.area.ranges:
             return 0
-        clause, bindings = self._clause(match)
-        return int(sqlite.value(self.connection, f"SELECT count(*) {clause}", bindings))
+        if match not in self._counts:
+            clause, bindings = self._clause(match)
+            found = sqlite.value(self.connection, f"SELECT count(*) {clause}", bindings)
+            self._counts[match] = int(found)
+        return self._counts[match]
 
     def containing(self, fragment: str, limit: int) -> tuple[list[int], bool]:
         """Rows whose analysed text contains ``fragment``; reads at most ``limit`` segments.

@@ -283,7 +283,7 @@ def take(memory: Memory, other: Memory, root: Path, step: tuple[str, str, list[s
     elif what == "delete":
         (root / session / "memory.md").unlink(missing_ok=True)
     elif what == "remember":
-        memory.remember(f"{text} plan", scope="sessions/s001")
+        memory.remember("sessions/s001", f"{text} plan")
     elif what == "elsewhere":
         write(root, f"{session}/feature/f/memory.md", segment_text("e", text))
         other.sync()
