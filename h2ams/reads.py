@@ -105,7 +105,8 @@ class Reads(Parts):
         stale: Sequence[Degraded] = (),
     ) -> Recall:
         parsed = parse_query(query, max_chars=self.settings.query_chars)
-        searcher = Searcher(connection, gate, self.settings, today=self._today())
+        reach = self._guard.known(connection, gate)
+        searcher = Searcher(connection, gate, self.settings, today=self._today(), reach=reach)
         found = self._search(searcher, query, parsed, wanted, filters)
         degraded = [*self._degraded(), *stale]
         if found.cut_short:

@@ -2,7 +2,7 @@
 
     python tools/bench.py             all sizes, writes the table into docs/benchmarks.md
     python tools/bench.py --quick     small sizes, prints only
-    python tools/bench.py --part X    only process, sync, recall or wide; prints only
+    python tools/bench.py --part X    only process, sync, recall, wide or single; prints only
 
 Nothing here is a test: machines are shared and noisy. A ratio above its bound is printed as such.
 """
@@ -154,7 +154,7 @@ def reference_build(root: Path) -> float:
         connection.execute(f"CREATE VIRTUAL TABLE f USING fts5({columns})")
         started = time.perf_counter()
         with connection:
-            for path in root.rglob("memory.md"):
+            for path in root.rglob("*.md"):
                 for body in bodies_of(path.read_text(encoding="utf-8")):
                     count(body)
                     words, forms = analyse(body)
@@ -178,7 +178,10 @@ def raw_build(root: Path) -> float:
 
 
 def bodies_of(text: str) -> Iterator[str]:
-    """Bodies of a file in the writer's form, by the cheapest split there is."""
+    """Bodies of a file in the writer's form, or of a note, by the cheapest split there is."""
+    if not text.startswith("---\n"):
+        yield from text.split("\n\n## ")
+        return
     for part in text.split("\n---\n")[1::2]:
         yield part.split("\n\n---", 1)[0]
 
@@ -370,12 +373,23 @@ def bench_wide(scopes: int, per_scope: int, work: Path, words: Words, count: int
         names = {f"sessions/{each}" for each in (*related, "r00001")}
         found = connection.execute("SELECT no, name FROM scopes")
         numbers = [no for no, name in found if name in names]
-        ours, bare, joined, plain, odd = [], [], [], [], []
+        ours, bare, joined, plain, odd, watched, stats = [], [], [], [], [], [], []
+        looked_at = [
+            f"{root}/{path}"
+            for table in ("files", "folders")
+            for path, scope in connection.execute(f"SELECT path, scope FROM {table}")
+            if scope in names
+        ]
         for query in questions(words, count):
             bare += times(lambda q=query: bare_match(connection, q, numbers), 1)
             joined += times(lambda q=query: join_and_rank(connection, q, numbers), 1)
             ours += times(lambda q=query: memory.recall(q, access=access), 1)
+            stats += times(lambda: [os.stat(path) for path in looked_at], 1)
             plain += times(lambda q=query: memory.recall(q), 1)
+        memory._syncer.settled = lambda: True  # as a watch in this process says
+        for query in questions(words, 2 * count)[count:]:
+            watched += times(lambda q=query: memory.recall(q, access=access), 1)
+        memory._syncer.settled = None
         for query in adversarial(words, 5 * count):
             odd += times(lambda q=query: memory.recall(q), 1)
         connection.close()
@@ -390,6 +404,15 @@ def bench_wide(scopes: int, per_scope: int, work: Path, words: Words, count: int
             percentile(ours, 0.95),
             cheaper,
             1,
+        ),
+        Line(
+            f"the same with a watch, p95; {len(looked_at):,} bare `os.stat` take"
+            f" {percentile(stats, 0.95):.2f} ms",
+            f"{percentile(watched, 0.95):.2f} ms",
+            f"{cheaper:.2f} ms",
+            percentile(watched, 0.95) / cheaper,
+            "–",
+            None,
         ),
         ratio_line(
             f"recall of all {size} segments, worst of {len(odd):,} odd questions"
@@ -419,6 +442,80 @@ def adversarial(words: Words, count: int) -> list[str]:
         else:
             made.append("".join(source.choices("ab-_./用户の*\"' ", k=2_000)))
     return made
+
+
+# -- one large scope -------------------------------------------------------------------------------
+
+
+def write_note(path: Path, sections: int, words: Words, source: random.Random) -> None:
+    """One note with a heading above each section of 30 words."""
+    texts = (f"## part {n}\n\n{' '.join(words.draw(source, 30))}.\n\n" for n in range(sections))
+    path.write_text("".join(texts), encoding="utf-8")
+
+
+def edited(path: Path, memory: Memory, number: int) -> float:
+    """Put a word into the middle of a file; ms of the sync that follows."""
+    text = path.read_text(encoding="utf-8")
+    middle = text.index(" ", len(text) // 2)
+    path.write_text(f"{text[:middle]} edit{number}{text[middle:]}", encoding="utf-8")
+    time.sleep(0.03)  # so that no sync waits for the clock of the file system
+    return times(memory.sync, 1)[0]
+
+
+def bench_single(segments: int, work: Path, words: Words, count: int) -> list[Line]:
+    """One scope: half of it in one ``memory.md``, half in notes of 200 sections."""
+    root, state = work / "single", work / "single-state"
+    source = random.Random(SEED)
+    write_scope(root, "user", segments // 2, words, source)
+    for number in range(segments // 400):
+        write_note(root / "user" / f"note{number:04}.md", 200, words, source)
+    lines = []
+    size = f"one scope of {segments:,}"
+    with Memory.open(root, state=state) as memory:
+        memory.tokens.count("load the encoder before the clock runs")
+        (rebuild_ms,) = times(memory.rebuild, 1)
+        reference_ms = reference_build(root) * 1000
+        connection = apsw.Connection(str(state / "index.db"))
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        numbers = [no for (no,) in connection.execute("SELECT no FROM scopes")]
+        access = Access(session="s")
+        ours, bare = [], []
+        for query in questions(words, count):
+            bare += times(lambda q=query: bare_match(connection, q, numbers), 1)
+            ours += times(lambda q=query: memory.recall(q, access=access), 1)
+        connection.close()
+        lines.append(reported(f"{size}: recall, p95 / bare match", ours, bare, 0.95))
+        lines.append(
+            reported(f"{size}: rebuild / files read, inserted", [rebuild_ms], [reference_ms])
+        )
+        walks, syncs, notes, large = [], [], [], []
+        for number in range(5):
+            walks += times(lambda: bare_walk(root), 1)
+            syncs += times(memory.sync, 1)
+            notes.append(edited(root / "user" / "note0001.md", memory, number))
+            large.append(edited(root / "user" / "memory.md", memory, number))
+        verifies = times(memory.verify, 1)
+    lines.append(reported(f"{size}: sync, nothing changed / scandir+stat walk", syncs, walks))
+    lines.append(reported(f"{size}: sync, a note of 200 edited / the rebuild", notes, [rebuild_ms]))
+    lines.append(
+        reported(
+            f"{size}: sync, a `memory.md` of {segments // 2:,} edited / the rebuild",
+            large,
+            [rebuild_ms],
+        )
+    )
+    lines.append(reported(f"{size}: verify / the rebuild", verifies, [rebuild_ms]))
+    shutil.rmtree(root)
+    shutil.rmtree(state)
+    return lines
+
+
+def reported(
+    name: str, ours: Sequence[float], reference: Sequence[float], share: float = 0.5
+) -> Line:
+    """A line without a bound."""
+    mine, other = percentile(ours, share), percentile(reference, share)
+    return Line(name, f"{mine:.2f} ms", f"{other:.2f} ms", mine / other, "–", None)
 
 
 # -- the whole process ---------------------------------------------------------------------------
@@ -480,7 +577,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="small sizes, print only")
     parser.add_argument("--questions", type=int, default=200)
     parser.add_argument(
-        "--part", choices=("process", "sync", "recall", "wide"), help="only this part; prints only"
+        "--part",
+        choices=("process", "sync", "recall", "wide", "single"),
+        help="only this part; prints only",
     )
     options = parser.parse_args()
     sizes = (2_000, 10_000) if options.quick else (10_000, 100_000, 1_000_000)
@@ -502,6 +601,9 @@ def main() -> int:
         if options.part in (None, "wide"):
             scopes = 200 if options.quick else 1_000
             lines += bench_wide(scopes, 50, work, words, options.questions)
+        if options.part in (None, "single"):
+            segments = 4_000 if options.quick else 200_000
+            lines += bench_single(segments, work, words, options.questions)
     versions = f"Python {platform.python_version()}, SQLite {apsw.sqlite_lib_version()}"
     text = f"{table(lines)}\n\n{versions}, {os.cpu_count()} cores, seed {SEED}."
     print(text)

@@ -103,19 +103,9 @@ class FirstPass:
             if kept is masks or rowid in kept:
                 rows.append((rowid, mask, figures, place))
         weak_masks = _weak_masks(set(masks.values()), strong, count)
-        weight_of = Table(lambda mask: self._mask_weight(statistics, mask, 1.0))
-        share = NEAR_SHARE * self.settings.weight_context
-        near_of = Table(lambda mask: self._mask_weight(statistics, mask, share))
-        of_length = Table(statistics.length_factor)
-        length_bit = statistics.length_bit
-        of_cue = Table(statistics.cue_factor)
-        of_day = _recency_table(self.settings, self.today)
-        of_scope = Table(
-            lambda number: (
-                1 + statistics.closeness_factor(self.gate.closeness(self.scope_of(number)))
-            )
+        weight_of, near_of, of_length, length_bit, of_cue, of_day, of_scope, broad = self.factors(
+            statistics
         )
-        broad = Table(lambda number: self.gate.broad(self.scope_of(number)))
         candidates: list[Row] = []
         weak: list[int] = []
         for rowid, mask, figures, place in rows:
@@ -136,6 +126,24 @@ class FirstPass:
         candidates.sort(key=_score, reverse=True)
         weak.sort()
         return candidates, weak
+
+    def factors(self, statistics: Statistics) -> Factors:
+        """What the scores of this pass are made of."""
+        share = NEAR_SHARE * self.settings.weight_context
+        return Factors(
+            weight_of=Table(lambda mask: self._mask_weight(statistics, mask, 1.0)),
+            near_of=Table(lambda mask: self._mask_weight(statistics, mask, share)),
+            of_length=Table(statistics.length_factor),
+            length_bit=statistics.length_bit,
+            of_cue=Table(statistics.cue_factor),
+            of_day=_recency_table(self.settings, self.today),
+            of_scope=Table(
+                lambda number: (
+                    1 + statistics.closeness_factor(self.gate.closeness(self.scope_of(number)))
+                )
+            ),
+            broad=Table(lambda number: self.gate.broad(self.scope_of(number))),
+        )
 
     def _mask_weight(self, statistics: Statistics, mask: int, share: float) -> float:
         """Weight of the terms in ``mask``, those with only a related word counted less."""
@@ -221,6 +229,20 @@ class Table(dict[int, float]):
     def __missing__(self, key: int) -> float:
         value = self[key] = self._function(key)
         return value
+
+
+class Factors(NamedTuple):
+    """What a score of the first pass is made of, looked up: by mask of the segment and of what is
+    around it, length, cue, day and number of the scope."""
+
+    weight_of: Table
+    near_of: Table
+    of_length: Table
+    length_bit: int
+    of_cue: Table
+    of_day: Table
+    of_scope: Table
+    broad: Table
 
 
 @lru_cache(maxsize=8)

@@ -6,10 +6,10 @@ is checked for changes, before the gate is trusted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from h2ams import sqlite
 from h2ams.errors import LimitError
+from h2ams.index.freshness import Watched, watched
+from h2ams.index.reach import Reach, Reaches
 from h2ams.index.read import Reader, session_agents
 from h2ams.index.schema import Index
 from h2ams.index.sync import Syncer
@@ -24,6 +24,7 @@ class Guard:
     def __init__(self, index: Index, syncer: Syncer) -> None:
         self.index = index
         self.syncer = syncer
+        self._reaches = Reaches(index)
 
     def gate(self, connection: sqlite.Connection, access: Access | None) -> Gate:
         """The judge of ``access``, with what the index knows of the sessions that it names."""
@@ -38,25 +39,36 @@ class Guard:
         in for what is there now: unreadable or half-written ones.
         """
         if access is None:
-            gate = Gate(None)
-            behind = self._refresh(None, ())
+            behind = self._refresh(None)
         else:
             with self.index.reading() as connection:
-                gate = self.gate(connection, access)
-                names = Reader(connection, gate).tracked_scopes(access)
-            behind = self._refresh(names, [scope.text for scope in gate.own_scopes()])
-            if access.related_sessions:
-                with self.index.reading() as connection:
-                    gate = self.gate(connection, access)
+                known = self.reach(connection, access).watched
+            behind = self._refresh(known)
         with self.index.reading() as connection:
+            gate = self.reach(connection, access).gate
             return gate, (*behind, *_not_read_yet(connection, gate))
 
-    def _refresh(
-        self, names: Sequence[str] | None, expected: Sequence[str]
-    ) -> tuple[Degraded, ...]:
+    def reach(self, connection: sqlite.Connection, access: Access | None) -> Reach:
+        """What ``access`` reaches in the state that ``connection`` sees."""
+        found = self._reaches.get(connection, access)
+        if found is None:
+            found = Reach(self.gate(connection, access))
+            if access is not None:
+                names = Reader(connection, found.gate).tracked_scopes(access)
+                expected = [scope.text for scope in found.gate.own_scopes()]
+                found.watched = watched(connection, self.syncer.root.path, names, expected)
+            self._reaches.keep(access, found)
+        return found
+
+    def known(self, connection: sqlite.Connection, gate: Gate) -> Reach | None:
+        """What was kept for ``gate``, if nothing was written since it was made."""
+        found = self._reaches.get(connection, gate.access)
+        return found if found is not None and found.gate is gate else None
+
+    def _refresh(self, known: Watched | None) -> tuple[Degraded, ...]:
         """Bring the index up to date; where the disk is full or busy, the turn goes on without."""
         try:
-            self.syncer.refresh(names, expected)
+            self.syncer.refresh(known)
         except sqlite.HINDERED as error:
             return (
                 Degraded("index-behind", f"the index could not be brought up to date: {error}"),

@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 
 from h2ams import sqlite
 from h2ams.index.encoder import Question
-from h2ams.index.lookup import Area, Lookup, area_of, match_of
+from h2ams.index.lookup import Area, Lookup, match_of
 from h2ams.index.score import DIGITS, idf, total
 from h2ams.index.search import (
     RECORD_COLUMNS,
@@ -114,11 +114,11 @@ def _joined(
 
 def _area(searcher: Searcher, globs: Sequence[str] | None) -> Area:
     """The readable scopes, narrowed to those that ``globs`` name; None does not narrow."""
-    whole = area_of(searcher.connection, searcher.gate)
+    whole = searcher.area()
     if globs is None:
         return whole
     named = [name for name in whole.names if any(fnmatchcase(name, glob) for glob in globs)]
-    return area_of(searcher.connection, searcher.gate, named)
+    return searcher.area(named)
 
 
 def _records(searcher: Searcher, rowids: Iterable[int], filters: Filters) -> dict[int, Record]:

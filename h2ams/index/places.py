@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 
 MAX_LENGTH = 65_535
 PLACE_BITS = 40  # of a whole place
-_ORDINAL_BITS = 20
+ORDINAL_BITS = 20
 _FIRST_ORDINAL = 16  # so that no step back reaches the run before
 DAY_BIT, CONTEXT_BIT, CUES_BIT = 16, 32, 48
 _16 = 0xFFFF
@@ -66,9 +66,9 @@ def arranged(
         first = at == 0 or rows[at - 1][1] != name
         last = at + 1 == len(rows) or rows[at + 1][1] != name
         if first:
-            run, ordinal = rowid & ((1 << _ORDINAL_BITS) - 1), _FIRST_ORDINAL
+            run, ordinal = rowid & ((1 << ORDINAL_BITS) - 1), _FIRST_ORDINAL
         else:
             ordinal += 1
         before = own if first else length_of(figures[at - 1])
         behind = own if last else length_of(figures[at + 1])
-        yield rowid, run << _ORDINAL_BITS | ordinal, own + BEFORE * before + BEHIND * behind
+        yield rowid, run << ORDINAL_BITS | ordinal, own + BEFORE * before + BEHIND * behind

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from h2ams import sqlite
-from h2ams.index.lookup import area_of
+from h2ams.index.lookup import area_of, beginning
 from h2ams.index.search import RECORD_COLUMNS, RECORD_TABLES, Searcher
 from h2ams.memory.access import Access, Gate
 from h2ams.memory.record import Page, Record
@@ -147,15 +147,12 @@ class Reader:
 
     def open_ended_scopes(self) -> tuple[Scope, ...]:
         """The existing scopes of the access's open-ended families: topics and features."""
-        names: set[str] = set()
-        for prefix in self.gate.families():
-            rows = sqlite.rows(
-                self.connection,
-                "SELECT DISTINCT scope FROM folders WHERE scope >= ? AND scope < ?",
-                (prefix, prefix[:-1] + "0"),
-            )
-            names.update(name for (name,) in rows)
-        return tuple(sorted(parse_scope(name) for name in names))
+        rows = sqlite.rows(
+            self.connection,
+            f"SELECT DISTINCT f.scope {beginning('folders f', 'f.scope')}",
+            (sqlite.texts(self.gate.families()),),
+        )
+        return tuple(sorted(parse_scope(name) for (name,) in rows))
 
     def scopes_with_summary(self, scopes: Iterable[Scope]) -> tuple[Scope, ...]:
         """Those of ``scopes`` that have a summary or a historical ``content.md``, in order."""

@@ -186,7 +186,7 @@ def held_by(reading: Reading, area: Area, lookup: Lookup) -> Held:
         lookup.count(match_of(term)) if rows is None else len(rows)
         for term, rows in zip(reading.terms, found, strict=True)
     ]
-    dropped = _too_many(counts, area.segments)
+    dropped = too_many(counts, area.segments)
     for place, term in enumerate(reading.terms):
         bit = 1 << place
         rows = found[place]
@@ -216,7 +216,7 @@ def held_by(reading: Reading, area: Area, lookup: Lookup) -> Held:
     return Held(tuple(counts), tuple(weights), common, masks, texts)
 
 
-def _too_many(counts: Sequence[int], segments: int) -> frozenset[int]:
+def too_many(counts: Sequence[int], segments: int) -> frozenset[int]:
     """Places of the commonest terms that are left out, so that a question has a greatest cost.
 
     The rarest are kept as long as their rows are not more than ``ROWS_PER_SEGMENT`` times the

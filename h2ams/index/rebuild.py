@@ -77,6 +77,7 @@ def _copy_over(index: Index, source: sqlite.Connection) -> None:
         except sqlite.DAMAGED as error:
             index.start_anew(f"the index was damaged ({error})")
             sqlite.backup(index.connection, source)
+        index.changed()
         sqlite.truncate_wal(index.connection)
 
 

@@ -238,6 +238,7 @@ class Index:
         self._inode = 0
         self._pid = os.getpid()
         self._left_behind: list[sqlite.Connection] = []
+        self._changes = 0
         self._closed = False
 
     @property
@@ -274,6 +275,7 @@ class Index:
             connection = self._moved(error)
         self._connection = connection
         self._inode = _inode(self.path)
+        self.changed()
         return connection
 
     def _make_folder(self) -> None:
@@ -417,9 +419,19 @@ class Index:
             self._connection.close()
             self._connection = None
 
+    def changed(self) -> None:
+        """What was read may differ from now on, though this very connection changed it."""
+        self._changes += 1
+
+    def state(self, connection: sqlite.Connection) -> tuple[int, ...]:
+        """Differs as soon as anybody has written; call it inside a read transaction."""
+        others = int(sqlite.value(connection, "PRAGMA data_version"))
+        return self._changes, connection.total_changes(), others
+
     @contextlib.contextmanager
     def writing(self) -> Iterator[sqlite.Connection]:
         with self.lock:
+            self.changed()
             connection = self.connection
             with sqlite.immediate(connection):
                 yield connection

@@ -145,10 +145,14 @@ class Statistics:
         """What the kind of statement makes of a score, whoever speaks."""
         return self._cues[cue & 7]
 
-    def greatest_factor(self) -> float:
-        """What closeness, recency and kind of statement can make of a score at most."""
-        scale = 1 + self.settings.weight_closeness + self.settings.weight_recency
-        return scale * max(self._cues)
+    def greatest_factor(self, closeness: float | None = None) -> float:
+        """What closeness, recency and kind of statement can make of a score at most.
+
+        ``closeness``: what it makes of one at most, if that is known to be less.
+        """
+        if closeness is None:
+            closeness = 1 + self.settings.weight_closeness
+        return (closeness + self.settings.weight_recency) * max(self._cues)
 
     def _cue_factor(self, cue: int, of_speaker: bool) -> float:
         factor = 1.0

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from h2ams import sqlite
 from h2ams.index import schema
 from h2ams.index.field import Bases, Candidate, Field, FirstPass, Row
-from h2ams.index.lookup import Area, Lookup, area_of, stats
+from h2ams.index.lookup import Area, Lookup, area_of
+from h2ams.index.reach import Reach
 from h2ams.index.reading import (
     Held,
     Reading,
@@ -34,11 +35,16 @@ from h2ams.index.reading import (
 from h2ams.index.score import DIGITS, Question, Sight, Statistics, total
 from h2ams.memory.access import Gate
 from h2ams.memory.record import Hit, Record
-from h2ams.memory.scope import Scope, parse_scope
+from h2ams.memory.scope import Scope
 from h2ams.settings import Settings
 from h2ams.text.words import Query
 
+if TYPE_CHECKING:
+    from h2ams.index.planes import Narrowed
+
 REPORTED_REJECTIONS = 20
+CHART_RANGES = 64  # with fewer, rows are looked at one by one
+CHART_SEGMENTS = 250_000  # an area with more has no chart: it takes about 100 bytes a segment
 
 RECORD_COLUMNS = (
     "m.scope, m.id, m.kind, m.tags, m.body, m.heading, m.created_at, m.updated_at, m.sources,"
@@ -108,19 +114,26 @@ class Searcher:
     """One search: a connection inside a read transaction, what may be read, and the settings."""
 
     def __init__(
-        self, connection: sqlite.Connection, gate: Gate, settings: Settings, *, today: int
+        self,
+        connection: sqlite.Connection,
+        gate: Gate,
+        settings: Settings,
+        *,
+        today: int,
+        reach: Reach | None = None,
     ) -> None:
+        """``reach``: what is known already of ``gate`` in the state that ``connection`` sees."""
         self.connection = connection
         self.gate = gate
         self.settings = settings
         self.today = today
         self.prunes = True  # off: every row is looked at; the result is the same
         self.first_pass = FirstPass(gate, settings, today, self._scope)
-        self._scopes: dict[int, Scope] = {}
+        self.reach = reach or Reach(gate)
 
     def search(self, query: Query, *, wanted: Wanted, filters: Filters) -> Found:
         """The best hits, best first, as many as ``wanted``."""
-        area = area_of(self.connection, self.gate, self._only(filters.scopes))
+        area = self.area(self._only(filters.scopes))
         lookup = Lookup(self.connection, area)
         terms, dropped = bounded(query.terms, lookup, self.settings)
         found = Found(searched=area.names, dropped_terms=dropped)
@@ -143,12 +156,18 @@ class Searcher:
 
     # -- terms -----------------------------------------------------------------------------------
 
+    def area(self, only: Sequence[str] | None = None) -> Area:
+        """The readable part of the index, narrowed to the scopes in ``only`` where given."""
+        if only is None:
+            return self.reach.area(self.connection)
+        return area_of(self.connection, self.gate, only)
+
     def _only(self, globs: Sequence[str] | None) -> tuple[str, ...] | None:
         if globs is None:
             return None
         import fnmatch
 
-        names = area_of(self.connection, self.gate).names
+        names = self.area().names
         return tuple(
             name for name in names if any(fnmatch.fnmatchcase(name, glob) for glob in globs)
         )
@@ -158,6 +177,11 @@ class Searcher:
     def _ranked(
         self, reading: Reading, area: Area, lookup: Lookup, filters: Filters, wanted: Wanted
     ) -> Found:
+        narrowed = self._narrowed(reading, area, filters, wanted)
+        if narrowed is not None:
+            gated = self._addresses(narrowed.held_back(REPORTED_REJECTIONS))
+            hits, beyond = self._second_pass(narrowed.candidates(), narrowed.field, wanted)
+            return Found(hits, below_gate=gated, beyond=beyond)
         held = held_by(reading, area, lookup)
         if not any(held.counts) and not (reading.relaxed and held.masks):
             return Found()  # related words alone are a guess
@@ -172,7 +196,7 @@ class Searcher:
             strong = strong_terms(reading.terms, held.counts, area.segments, self.settings)
         for complete in self._stages(held, wanted):
             masks = with_common(held, reading, lookup, complete)
-            blocks = stats(self.connection, masks)
+            blocks = self.reach.blocks(self.connection, masks)
             field = Field(masks, statistics, blocks, strong, held.common, {}, Bases())
             kept = self._filtered(masks, filters) if filters.on_rows else masks
             candidates, weak = self.first_pass.order(field, kept)
@@ -184,6 +208,26 @@ class Searcher:
         if room > 0 and not reading.relaxed:
             hits += self._beside(hits, field, filters, room)
         return Found(hits, below_gate=gated, beyond=beyond, dropped_terms=held.dropped)
+
+    def _narrowed(
+        self, reading: Reading, area: Area, filters: Filters, wanted: Wanted
+    ) -> Narrowed | None:
+        """The first window of very many scopes; None where rows are looked at one by one."""
+        if (
+            len(area.ranges) <= CHART_RANGES
+            or area.segments > CHART_SEGMENTS
+            or area is not self.area()
+            or reading.relaxed
+            or filters.on_rows
+            or wanted.limit > self.settings.rerank_count
+            or self.settings.neighbour_hits_count
+            or not self.prunes
+        ):
+            return None
+        from h2ams.index.planes import narrowed  # not imported by a recall of a few scopes
+
+        chart = self.reach.chart(self.connection)
+        return narrowed(self.connection, chart, reading, area, self.first_pass)
 
     def _stages(self, held: Held, wanted: Wanted) -> tuple[bool, ...]:
         """Whether all rows of common words are fetched: first not, where that may be enough."""
@@ -252,7 +296,7 @@ class Searcher:
             " (SELECT min(line) FROM memory_segments WHERE file = f.no AND line > ?))",
             (record.path, record.line, record.line, record.line),
         )
-        field.blocks.update(stats(self.connection, [rowid for rowid, _ in rows]))
+        field.blocks.update(self.reach.blocks(self.connection, [rowid for rowid, _ in rows]))
         placed = [(rowid, field.place(rowid), line) for rowid, line in rows]
         own = next((place for _, place, line in placed if line == record.line), 0)
         yield from ((rowid, place) for rowid, place, _ in placed if abs(place - own) == 1)
@@ -348,14 +392,18 @@ class Searcher:
         }
 
     def _scope(self, number: int) -> Scope:
-        scope = self._scopes.get(number)
-        if scope is None:
-            name = sqlite.value(self.connection, "SELECT name FROM scopes WHERE no = ?", (number,))
-            scope = self._scopes[number] = parse_scope(name)
-        return scope
+        return self.reach.scope(self.connection, number)
 
     def _addresses(self, rowids: Sequence[int]) -> tuple[str, ...]:
-        """Addresses of at most ``REPORTED_REJECTIONS`` rows, the same ones on every machine."""
+        """Addresses of at most ``REPORTED_REJECTIONS`` rows, the first ones in their order.
+
+        Only rows of as many scopes are read: each has one row at least.
+        """
+        numbers = {rowid >> schema.LOCAL_BITS for rowid in rowids}
+        if len(numbers) > REPORTED_REJECTIONS:
+            by_name = sorted(numbers, key=lambda number: f"{self._scope(number).text}#")
+            numbers = set(by_name[:REPORTED_REJECTIONS])
+            rowids = [rowid for rowid in rowids if rowid >> schema.LOCAL_BITS in numbers]
         rows = sqlite.rows(
             self.connection,
             "SELECT scope, id FROM memory_segments WHERE rowid IN carray(?)",

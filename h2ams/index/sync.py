@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,12 +22,12 @@ from h2ams import sqlite
 from h2ams.errors import RootError, UnsafePathError
 from h2ams.files import Root
 from h2ams.index import vector_sync
+from h2ams.index.freshness import Watched
 from h2ams.index.plan import Found, Known, Plan, plan_sync
 from h2ams.index.scan import Places, Scan, check_room, found_file, is_racy, no_collections, scan
 from h2ams.index.schema import Index
 from h2ams.memory import layout
 from h2ams.memory.layout import SEGMENT_ROLES, TRACKED, Role, place_of
-from h2ams.memory.scope import parse_scope
 from h2ams.memory.values import Problem
 from h2ams.settings import Settings
 
@@ -355,71 +354,26 @@ class Syncer:
 
     # -- freshness of a recall -------------------------------------------------------------------
 
-    def refresh(self, scopes: Sequence[str] | None, expected: Sequence[str] = ()) -> SyncReport:
-        """Sync what changed in ``scopes`` (None: everything); ``expected`` are scopes that may
-        exist on the disk without being known yet. Costs one stat per known file and folder."""
+    def refresh(self, watched: Watched | None) -> SyncReport:
+        """Sync what of ``watched`` (None: everything) changed on the disk."""
         if self.vectors is not None and not self.index.made_new:
             vector_sync.keep(self.index, self.vectors)
         if self.settled is not None and not self.index.made_new and self.settled():
             return SyncReport()
-        if scopes is None or self.index.made_new:
+        if watched is None or self.index.made_new:
             return self.sync(settle=False)
-        with self._healing():
-            targets = self._stale_targets(scopes, expected)
+        targets = watched.stale()
+        if not os.path.isdir(watched.base):
+            if not targets:
+                raise RootError(
+                    f"the memory folder {watched.base} is gone",
+                    path=watched.base,
+                    hint="is the disk mounted?",
+                )
+            targets = [""]  # the full scan says what is wrong with the root
         if targets:
             self.refuse_sudden_emptiness()
         return self.sync(targets, settle=False) if targets else SyncReport()
-
-    def _stale_targets(self, scopes: Sequence[str], expected: Sequence[str]) -> list[str]:
-        base = self.root.path
-        targets: list[str] = []
-        with self.index.reading() as connection:
-            names = (sqlite.texts(scopes),)
-            files = sqlite.rows(
-                connection,
-                "SELECT path, size, mtime_ns, ctime_ns, inode, racy OR pending <> ''"
-                " FROM files WHERE scope IN carray(?)",
-                names,
-            )
-            folders = sqlite.rows(
-                connection,
-                "SELECT path, mtime_ns, racy FROM folders WHERE scope IN carray(?)",
-                names,
-            )
-        known = {path for path, _, _ in folders}
-        for path, mtime_ns, racy in folders:
-            try:
-                current = os.stat(f"{base}/{path}").st_mtime_ns
-            except OSError:
-                current = -1
-            if racy or current != mtime_ns:
-                targets.append(path)
-        for path, size, mtime_ns, ctime_ns, inode, racy in files:
-            try:
-                now = os.stat(f"{base}/{path}")
-                same = (size, mtime_ns, ctime_ns, inode) == (
-                    now.st_size,
-                    now.st_mtime_ns,
-                    now.st_ctime_ns,
-                    now.st_ino,
-                )
-            except OSError:
-                same = False
-            if racy or not same:
-                targets.append(path)
-        for name in expected:
-            targets.extend(
-                folder
-                for folder in _spellings(name)
-                if folder not in known and os.path.isdir(f"{base}/{folder}")
-            )
-        if not targets and not os.path.isdir(base):
-            raise RootError(
-                f"the memory folder {base} is gone", path=base, hint="is the disk mounted?"
-            )
-        if targets and not os.path.isdir(base):
-            return [""]  # the full scan says what is wrong with the root
-        return targets
 
     # -- rebuild and verify ----------------------------------------------------------------------
 
@@ -495,12 +449,3 @@ def _batches(plan: Plan) -> Iterator[Plan]:
             read, gone, unseen = [], [], []
     if read or gone or unseen:
         yield Plan(tuple(read), tuple(gone), tuple(unseen))
-
-
-def _spellings(scope: str) -> Iterator[str]:
-    """Folders that may hold ``scope``: every layout, and names as macOS writes them."""
-    for folder in layout.folder_names(parse_scope(scope)):
-        yield folder
-        decomposed = unicodedata.normalize("NFD", folder)
-        if decomposed != folder:
-            yield decomposed

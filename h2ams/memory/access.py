@@ -107,11 +107,10 @@ class Gate:
             )
             self._admit(access)
             self._allow_writes(access)
-        self._read_prefixes = tuple(self._prefixes)
 
     def may_read(self, scope: Scope) -> bool:
         """Whether segments, notes and summaries of ``scope`` exist for this access."""
-        return scope.text in self._closeness or scope.text.startswith(self._read_prefixes)
+        return self._rank(scope.text) is not None
 
     def may_write(self, scope: Scope) -> bool:
         """Whether this access may add to, change or remove from ``scope``."""
@@ -135,13 +134,24 @@ class Gate:
 
     def closeness(self, scope: Scope) -> int:
         """0 is the closest: see the constants ``SESSION`` to ``OTHER``."""
-        exact = self._closeness.get(scope.text)
-        if exact is not None:
-            return exact
-        for prefix, rank in self._prefixes.items():
-            if scope.text.startswith(prefix):
-                return rank
-        return OTHER
+        rank = self._rank(scope.text)
+        return OTHER if rank is None else rank
+
+    def _rank(self, text: str) -> int | None:
+        """Closeness of the scope with this name; None where it may not be read.
+
+        Looks for each beginning of the name up to a slash, however many prefixes there are.
+        """
+        rank = self._closeness.get(text)
+        if rank is not None or not self._prefixes:
+            return rank
+        if self.is_owner:
+            return self._prefixes[""]
+        end = text.find("/")
+        while rank is None and end >= 0:
+            rank = self._prefixes.get(text[: end + 1])
+            end = text.find("/", end + 1)
+        return rank
 
     def broad(self, scope: Scope) -> bool:
         """Whether a single weak word is no match there: user, global, related, listed scopes."""
