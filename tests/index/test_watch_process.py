@@ -63,6 +63,14 @@ def ended(process: subprocess.Popen[str]) -> tuple[str, str]:
     return out, err
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether every thread of a process has stopped."""
+    states = Path(f"/proc/{pid}/task").glob("*/stat")
+    return all(
+        each.read_text(encoding="ascii").rpartition(")")[2].split()[0] == "T" for each in states
+    )
+
+
 def written(watched: Watched, count: int, word: str) -> None:
     for number in range(count):
         watched.put(f"chat/{number}/memory.md", f"{word}{number}")
@@ -95,6 +103,7 @@ def test_changes_that_the_kernel_dropped_are_found_all_the_same(tmp_path: Path) 
     with running(sys.executable, "-c", WORKER, str(watched.path), base=tmp_path) as process:
         wait_until(lambda: len(watched.bodies()) == 100, "the first sync", 20)
         process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: is_stopped(process.pid), "it reads no events any more", 20)
         files = [watched.path / f"chat/{number}/memory.md" for number in (0, 1)]
         for number in range(limit + 100):  # two in turn: the kernel merges equal neighbours
             os.utime(files[number % 2])

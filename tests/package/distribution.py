@@ -70,7 +70,7 @@ class Built:
 
 def extras_for_users(every: Iterable[object]) -> list[str]:
     """Those of the extras that are not for working on the project itself."""
-    return sorted(str(each) for each in every if each not in ("dev", "llm-test"))
+    return sorted(str(each) for each in every if each not in ("dev", "docs", "llm-test"))
 
 
 def tracked() -> set[str]:
