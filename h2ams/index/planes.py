@@ -178,7 +178,7 @@ def narrowed(
     question = Question(reading.terms, weights, reading.asks_time, reading.inside_words)
     statistics = Statistics(question, area.average_length or 1.0, first_pass.today, settings)
     counts = [len(direct) for direct in rows.direct]
-    strong = strong_terms(reading.terms, counts, area.segments, settings)
+    strong = strong_terms(reading, counts, area.segments, settings)
     return Narrowed(first_pass, Planes(chart, rows, statistics, strong))
 
 

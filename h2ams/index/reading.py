@@ -131,6 +131,8 @@ def readings(
     when = asks_time(query.text)
     factors = _factors(terms, dates, settings)
     yield Reading(asked, plain, few, related, factors, relaxed=False, asks_time=when)
+    if not _only_days(asked, factors):  # then what the gate held back for its day stays away
+        asked, factors = terms, factors[: len(terms)]
     yield Reading(asked, plain, few, related, factors, asks_time=when)
     prefixes = tuple(_as_prefix(term) for term in terms if _may_be_prefix(term))
     if prefixes:
@@ -172,6 +174,12 @@ def _factors(
             for _, first, last in dates
         ),
     )
+
+
+def _only_days(terms: tuple[Term, ...], factors: tuple[float, ...]) -> bool:
+    """Whether nothing is asked for but days: by themselves, and by the words that name them."""
+    pairs = zip(terms, factors, strict=True)
+    return all(term.kind == "date" or factor == DATE_WORD for term, factor in pairs)
 
 
 def held_by(reading: Reading, area: Area, lookup: Lookup) -> Held:
@@ -251,12 +259,19 @@ def with_common(held: Held, reading: Reading, lookup: Lookup, complete: bool) ->
 
 
 def strong_terms(
-    terms: tuple[Term, ...], holding: Sequence[int], segments: int, settings: Settings
+    reading: Reading, holding: Sequence[int], segments: int, settings: Settings
 ) -> int:
-    """Mask of the terms that are a match by themselves: exact ones and rare ones."""
+    """Mask of the terms that are a match by themselves: exact ones and rare ones.
+
+    A day is one only where nothing else is asked for: much that was written then is about other
+    things.
+    """
     most = max(2, int(settings.gate_share * segments))
     mask = 0
-    for place, term in enumerate(terms):
+    other = bool(reading.factors) and not _only_days(reading.terms, reading.factors)
+    for place, term in enumerate(reading.terms):
+        if other and term.kind == "date":
+            continue
         exact = term.kind in ("identifier", "phrase", "prefix") or term.quoted
         if exact or holding[place] <= most:
             mask |= 1 << place

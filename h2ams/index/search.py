@@ -193,7 +193,7 @@ class Searcher:
         )
         strong = -1
         if not reading.relaxed:
-            strong = strong_terms(reading.terms, held.counts, area.segments, self.settings)
+            strong = strong_terms(reading, held.counts, area.segments, self.settings)
         for complete in self._stages(held, wanted):
             masks = with_common(held, reading, lookup, complete)
             blocks = self.reach.blocks(self.connection, masks)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from folder import PLAIN, opened, segment_text, write
 
-from h2ams import Memory
+from h2ams import Access, Memory
 
 QUESTION = "What dinner did Ada cook on 24 October 2023?"
 
@@ -51,3 +51,26 @@ def test_words_of_a_day_still_find_texts_where_nothing_was_written_then(root: Pa
         assert first(memory, "dinner in May 1999 with 24 crowns") == "c"
         hits = memory.recall("crowns 24 October 1987").hits
         assert [hit.record.id for hit in hits][:1] == ["c"]
+
+
+@pytest.mark.parametrize(
+    "question", ["may I deploy today?", "is it cold today", "ist es heute kalt"]
+)
+def test_a_day_alone_brings_nothing_from_broad_scopes_where_more_is_asked(
+    tmp_path: Path, question: str
+) -> None:
+    with opened(tmp_path / "new", create=True) as memory:
+        memory.remember("user", "Prefers two blanks over spaces.")
+        memory.remember("global", "Kubernetes rollouts wait for Bob.")
+        access = Access(session="s2", user="read")
+        assert memory.recall(question, access=access).hits == ()
+        assert memory.context(question, access=access, budget=300).text == ""
+        days_alone = memory.recall("today", access=access).hits
+        assert {hit.record.scope for hit in days_alone} == {"user", "global"}
+
+
+def test_a_day_alone_brings_what_the_session_itself_said_then(tmp_path: Path) -> None:
+    with opened(tmp_path / "new", create=True) as memory:
+        memory.remember("sessions/s2", "We talked about the garden.")
+        hits = memory.recall("what happened today?", access=Access(session="s2")).hits
+        assert [hit.record.scope for hit in hits] == ["sessions/s2"]
