@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from h2ams import sqlite
+from h2ams.atomic import errors_named
 from h2ams.errors import IndexFaultError, StoreError
 from h2ams.index.schema import TOKENIZER
 from h2ams.index.score import idf
@@ -23,7 +24,7 @@ from h2ams.threads.thread_sql import TABLES, SqlThreadStore
 from h2ams.threads.thread_store import NewMessage, SearchTerm
 
 _SEQ_BITS = 32  # rowids of the words: number of the thread, then the row's own
-_LOCKS = 256  # lock files for compaction; threads that share one only wait for each other
+_DOOR_WAIT_S = 5.0  # for others to open or remove a lock file: it takes them microseconds
 _SERIAL = "INTEGER PRIMARY KEY"
 
 
@@ -119,18 +120,30 @@ class SqliteThreadStore(SqlThreadStore):
 
     @contextlib.contextmanager
     def claim(self, thread: str) -> Iterator[bool]:
+        """One lock file a thread, gone with its claim; of a process that died it stays, unlocked.
+
+        Files are opened and removed behind a door, a lock of its own: a lock on a file that
+        somebody has just removed would keep nobody out.
+        """
         from filelock import FileLock, Timeout  # 40 ms to import, only compaction needs it
 
-        bucket = hashlib.sha256(thread.encode("utf-8", "surrogatepass")).digest()[0] % _LOCKS
-        lock = FileLock(f"{self.path}.compact-{bucket:02x}.lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            yield False
-            return
+        key = hashlib.sha256(thread.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        door = FileLock(f"{self.path}.compact.lock")
+        lock = FileLock(f"{self.path}.compact-{key}.lock")
+        with errors_named("lock", lock.lock_file):
+            try:
+                with door.acquire(timeout=_DOOR_WAIT_S):
+                    lock.acquire(timeout=0)
+            except Timeout:
+                yield False
+                return
         try:
             yield True
         finally:
+            # Without the door (a stopped process holds it) the file stays: the next claim takes it.
+            with contextlib.suppress(Timeout, OSError), door.acquire(timeout=_DOOR_WAIT_S):
+                lock.release()
+                os.unlink(lock.lock_file)
             lock.release()
 
     # -- words -----------------------------------------------------------------------------------
