@@ -1,6 +1,8 @@
 """Threads in SQLite: ``<state>/threads.db``, a record and not derived.
 
-It is never set aside and begun anew: what cannot be read is an error that says so. Commits are on
+It is never set aside and begun anew: what cannot be read is an error that says so. Nor is a file
+that somebody has emptied, which SQLite takes for a new one: ``threads.db.begun`` beside it tells
+that there was a store, until the file itself is moved away. Commits are on
 the disk when they return. The search over past chats is an FTS5 table over analysed words; deleted
 ones are merged out of it when a thread is deleted.
 """
@@ -33,6 +35,7 @@ class SqliteThreadStore(SqlThreadStore):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.path.abspath(os.fspath(path))
+        self._begun = f"{self.path}.begun"
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self._left_behind: list[sqlite.Connection] = []
@@ -40,6 +43,7 @@ class SqliteThreadStore(SqlThreadStore):
         self._connection: sqlite.Connection | None = self._open()
 
     def _open(self) -> sqlite.Connection:
+        self._refuse_emptied()
         with self._reported():
             connection = sqlite.connect(self.path)
             try:
@@ -54,7 +58,24 @@ class SqliteThreadStore(SqlThreadStore):
             except BaseException:
                 connection.close()
                 raise
+        with contextlib.suppress(OSError):  # only a later emptying would not be noticed
+            os.close(os.open(self._begun, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         return connection
+
+    def _refuse_emptied(self) -> None:
+        """``StoreError`` for an empty file that was a store; one that is gone may be begun anew."""
+        try:
+            is_empty = os.stat(self.path).st_size == 0
+        except OSError:  # it was moved away, or cannot be looked at, which opening it reports
+            with contextlib.suppress(OSError):
+                os.unlink(self._begun)
+            return
+        if is_empty and os.path.lexists(self._begun):
+            raise StoreError(
+                f"the threads in {self.path} are gone: the file is empty",
+                path=self.path,
+                hint="restore the file from a backup, or move it away to begin anew",
+            )
 
     @contextlib.contextmanager
     def _reported(self) -> Iterator[None]:

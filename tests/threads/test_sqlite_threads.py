@@ -182,3 +182,32 @@ def test_claims_of_many_brains_at_once_never_overlap(tmp_path: Path) -> None:
     for each in brains:
         each.join()
     assert overlaps == [] and won
+
+
+def test_a_store_that_was_emptied_is_an_error_and_begun_anew_only_when_it_is_moved_away(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "threads.db"
+    store = SqliteThreadStore(path)
+    store.create(ThreadInfo("t1", "", "", NOW))
+    store.close()
+    path.write_bytes(b"")
+    for _ in range(2):
+        with pytest.raises(StoreError, match="are gone: the file is empty") as caught:
+            SqliteThreadStore(path)
+        assert caught.value.path == str(path) and caught.value.hint
+    assert path.read_bytes() == b""
+    path.rename(tmp_path / "aside.db")
+    anew = SqliteThreadStore(path)
+    assert anew.list() == ()
+    anew.close()
+
+
+def test_an_empty_file_that_never_was_a_store_becomes_one(tmp_path: Path) -> None:
+    (tmp_path / "threads.db").touch()
+    store = SqliteThreadStore(tmp_path / "threads.db")
+    store.create(ThreadInfo("t1", "", "", NOW))
+    store.close()
+    again = SqliteThreadStore(tmp_path / "threads.db")
+    assert [each.id for each in again.list()] == ["t1"]
+    again.close()
