@@ -302,17 +302,22 @@ class Lifecycle:
         left, is_late = self._follow(operation)
         failed += left
         self._prune(move.source for move in operation.moves)
-        if is_late:
-            return tuple(failed)  # its line stays: writers of its scopes wait, readers go on
+        if is_late:  # its line stays: writers of its scopes wait, readers go on
+            return (*failed, *self._cleared(operation))
         failed += self._clear(self._advance(operation, "trash"))
         return tuple(failed)
 
     def _clear(self, operation: Operation) -> list[Failed]:
         """Remove what nobody sees any more. From here on the name is free for a new scope."""
-        aside = (f"{STATE_FOLDER}/{folder}/{operation.op}" for folder in (TRASH, BUILD))
-        left = [failure for path in aside for failure in self._trees.clear(path)]
+        left = self._cleared(operation)
         if not left:
             self._end(operation)
+        return left
+
+    def _cleared(self, operation: Operation) -> list[Failed]:
+        """Remove what was set aside, no text of it may stay; what could not be removed."""
+        aside = (f"{STATE_FOLDER}/{folder}/{operation.op}" for folder in (TRASH, BUILD))
+        left = (failure for path in aside for failure in self._trees.clear(path))
         return [Failed(each.path, each.message) for each in left]
 
     def _end(self, operation: Operation) -> None:

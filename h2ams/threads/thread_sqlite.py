@@ -66,10 +66,12 @@ class SqliteThreadStore(SqlThreadStore):
         """``StoreError`` for an empty file that was a store; one that is gone may be begun anew."""
         try:
             is_empty = os.stat(self.path).st_size == 0
-        except OSError:  # it was moved away, or cannot be looked at, which opening it reports
+        except FileNotFoundError:  # it was moved away: that is how to begin anew
             with contextlib.suppress(OSError):
                 os.unlink(self._begun)
             return
+        except OSError:
+            return  # opening it says why it cannot be looked at
         if is_empty and os.path.lexists(self._begun):
             raise StoreError(
                 f"the threads in {self.path} are gone: the file is empty",
