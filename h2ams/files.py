@@ -34,7 +34,15 @@ from h2ams.atomic import (
 )
 from h2ams.errors import LockTimeoutError, RootError
 from h2ams.lease import leased
-from h2ams.paths import checked_parts, existing_folder, is_link, refuse_link, root_error, unsafe
+from h2ams.paths import (
+    checked_parts,
+    existing_folder,
+    is_link,
+    refuse_link,
+    refuse_no_file,
+    root_error,
+    unsafe,
+)
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -289,6 +297,7 @@ class Root:
         lock = self._lock_object(path)
         with errors_named("lock", path):
             self._writer.at("lock", path)
+            refuse_no_file(path)
             try:
                 lock.acquire(timeout=wait_ms / 1000, poll_interval=LOCK_POLL_MS / 1000)
             except Timeout:
@@ -326,9 +335,7 @@ class Root:
         mark = sha256_hex(folded.encode("utf-8", "replace"))[:16]
         # Always below the root: two processes with different state folders share the files.
         folder = self._private_folder(self._own_state, ["locks"])
-        path = os.path.join(folder, f"{readable}.{mark}.lock")
-        refuse_link(path, path)
-        return path
+        return os.path.join(folder, f"{readable}.{mark}.lock")
 
     def _lock_object(self, path: str) -> BaseFileLock:
         from filelock import FileLock

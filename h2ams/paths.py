@@ -82,6 +82,22 @@ def refuse_link(path: str, shown: str) -> None:
         raise unsafe(shown, "is a link; the engine follows none among its own files")
 
 
+def refuse_no_file(path: str) -> None:
+    """``UnsafePathError`` where anything but a file stands at ``path``, a file of the engine's."""
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return
+    if stat.S_ISREG(status.st_mode) and not is_link(status):
+        return
+    what = "link" if is_link(status) else "folder" if stat.S_ISDIR(status.st_mode) else "device"
+    raise UnsafePathError(
+        f"{path} is a {what}, but the engine keeps a file there",
+        path=path,
+        hint=f"move the {what} away and try again: the file is made anew",
+    )
+
+
 def is_link(status: os.stat_result) -> bool:
     attributes: int = getattr(status, "st_file_attributes", 0)
     return stat.S_ISLNK(status.st_mode) or bool(attributes & _REPARSE_POINT)

@@ -40,6 +40,8 @@ class ActiveState:
 
     name = "active-sets"
     is_cloned = True
+    lock: str | None = LOCK
+    may_be_late = True  # addresses only: those of a scope that has gone lead nowhere
 
     def __init__(self, root: Root) -> None:
         self._root = root

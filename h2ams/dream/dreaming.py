@@ -382,17 +382,20 @@ class Dream:
             if self._store.canonical(each.scope).text == absorbed.scope
         )
         target = self._store.canonical(scope)
+
+        def is_wanted() -> bool:
+            return self.journal.plan(plan.thread) is not None  # else it is said at the pass's end
+
         with self._store.lock(target):
-            if self.journal.plan(plan.thread) is None:
-                return ()  # said at the end of the pass
-            record = self.journal.touched(plan.pass_id, target)
+            record = self.journal.touched(plan.pass_id, target) if is_wanted() else None
             if record is not None:  # what an interrupted pass had written or was about to
                 self._replayed([each for each in record.files if _is_summary(each.path)])
-            return self._summariser.refresh(
-                target,
-                journal=lambda file: self.journal.save_touched(plan.pass_id, target, [file]),
-                now=plan.started_at,
-            )
+        return self._summariser.refresh(
+            target,
+            journal=lambda file: self.journal.save_touched(plan.pass_id, target, [file]),
+            now=plan.started_at,
+            is_wanted=is_wanted,
+        )
 
     def _debugging(self, thread: Thread, pass_id: str, *, keep: bool) -> None:
         if not isinstance(self._extractor, ModelExtractor):

@@ -18,6 +18,8 @@ class DreamState:
 
     name = "dream"
     is_cloned = False
+    lock: str | None = None
+    may_be_late = False
 
     def __init__(self, root: Root) -> None:
         self._journal = Journal(root)

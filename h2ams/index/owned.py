@@ -26,6 +26,8 @@ class IndexState:
 
     name = "index"
     is_cloned = True
+    lock: str | None = None
+    may_be_late = False
 
     def __init__(
         self,

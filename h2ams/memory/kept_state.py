@@ -40,6 +40,8 @@ class KeptState:
 
     name = "undo"
     is_cloned = False
+    lock: str | None = None
+    may_be_late = False
 
     def __init__(
         self, root: Root, settings: Settings, scopes: Callable[[], Iterable[str]] = tuple

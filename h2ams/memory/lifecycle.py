@@ -191,9 +191,10 @@ class Lifecycle:
         if operation.phase == "elsewhere":
             if not (self._is_here(operation) or self._is_gone(operation)):
                 return ()  # the next process with that state folder does it
-            self._follow(operation)
-            journal.drop(self._root, operation)
-            return ()
+            left, is_late = self._follow(operation)
+            if not is_late:
+                journal.drop(self._root, operation)
+            return left
         if operation.phase == "building" and operation.kind == "migrate":
             return self._migrated(operation).failed
         if operation.phase in ("begun", "building"):
@@ -263,12 +264,20 @@ class Lifecycle:
                 for prefix in lifecycle_plan.lock_prefixes(scope):
                     self._root.wait_for_holders(prefix)
 
+    def _require_locks(self) -> None:
+        """``StoreError`` where owned state could not follow: its lock cannot be had."""
+        for owner in self._owned():
+            if owner.lock is not None:
+                with self._root.lock(owner.lock):
+                    pass
+
     def _advance(self, operation: Operation, phase: Phase) -> Operation:
         operation = replace(operation, phase=phase)
         journal.write(self._root, operation)
         return operation
 
     def _carry_out(self, operation: Operation, change: ScopeChange) -> ScopeChange:
+        self._require_locks()
         with self._exclusive:
             try:
                 operation = self._advance(operation, "moving")
@@ -290,17 +299,25 @@ class Lifecycle:
         """Everything behind the moves; each step may be repeated. What could not be done."""
         operation = self._advance(operation, "settling")
         failed = self._relabelling.run(operation) if operation.kind == "rename" else []
-        failed += self._follow(operation)
+        left, is_late = self._follow(operation)
+        failed += left
         self._prune(move.source for move in operation.moves)
+        if is_late:  # its line stays: writers of its scopes wait, readers go on
+            return (*failed, *self._cleared(operation))
         failed += self._clear(self._advance(operation, "trash"))
         return tuple(failed)
 
     def _clear(self, operation: Operation) -> list[Failed]:
         """Remove what nobody sees any more. From here on the name is free for a new scope."""
-        aside = (f"{STATE_FOLDER}/{folder}/{operation.op}" for folder in (TRASH, BUILD))
-        left = [failure for path in aside for failure in self._trees.clear(path)]
+        left = self._cleared(operation)
         if not left:
             self._end(operation)
+        return left
+
+    def _cleared(self, operation: Operation) -> list[Failed]:
+        """Remove what was set aside, no text of it may stay; what could not be removed."""
+        aside = (f"{STATE_FOLDER}/{folder}/{operation.op}" for folder in (TRASH, BUILD))
+        left = (failure for path in aside for failure in self._trees.clear(path))
         return [Failed(each.path, each.message) for each in left]
 
     def _end(self, operation: Operation) -> None:
@@ -310,22 +327,36 @@ class Lifecycle:
         else:
             self._advance(operation, "elsewhere")
 
-    def _follow(self, operation: Operation) -> list[Failed]:
-        """Let every owner of state follow; what one could not do for now."""
+    def _follow(self, operation: Operation) -> tuple[list[Failed], bool]:
+        """Let every owner of state follow: what could not be done, whether it must be tried again.
+
+        An owner that may be late keeps no reader out: the next opening lets it follow.
+        """
         failed: list[Failed] = []
+        is_late = False
         for owner in self._owned():
-            match operation.kind, operation.target:
-                case "delete", _:
-                    left = owner.delete(operation.scope)
-                    failed += [Failed(owner.name, each) for each in left]
-                case "migrate", _:
-                    owner.rename(operation.scope, operation.scope)
-                case "rename", Scope() as new:
-                    owner.rename(operation.scope, new)
-                case "clone", Scope() as new:
-                    left = owner.clone(operation.scope, new)
-                    failed += [Failed(owner.name, each) for each in left]
-        return failed
+            try:
+                failed += [Failed(owner.name, each) for each in self._led(owner, operation)]
+            except StoreError as error:
+                if not owner.may_be_late:
+                    raise
+                is_late = True
+                failed.append(Failed(owner.name, "; ".join(filter(None, [str(error), error.hint]))))
+        return failed, is_late
+
+    @staticmethod
+    def _led(owner: OwnedState, operation: Operation) -> Sequence[str]:
+        """Let one owner of state follow; what it could not do for now."""
+        match operation.kind, operation.target:
+            case "delete", _:
+                return owner.delete(operation.scope)
+            case "migrate", _:
+                owner.rename(operation.scope, operation.scope)
+            case "rename", Scope() as new:
+                owner.rename(operation.scope, new)
+            case "clone", Scope() as new:
+                return owner.clone(operation.scope, new)
+        return ()
 
     def _prune(self, paths: Iterator[str]) -> None:
         """Remove folders that held nothing but what has gone: ``group/``, ``sessions/s/vp/``."""

@@ -52,6 +52,16 @@ class OwnedState(Protocol):
         """Whether a copy of a scope gets it too."""
         ...
 
+    @property
+    def lock(self) -> str | None:
+        """Name of the lock that it takes: folders move only where that can be had."""
+        ...
+
+    @property
+    def may_be_late(self) -> bool:
+        """Whether readers may go on while it cannot follow: it holds no text to be seen."""
+        ...
+
     def list(self, scope: Scope) -> tuple[str, ...]: ...
 
     def delete(self, scope: Scope) -> tuple[str, ...]: ...

@@ -160,6 +160,8 @@ def rewritten(
 def remove(document: Document, index: int, *, force: bool = False) -> bytes:
     """The file without entry ``index`` and the blank lines that parted it from its neighbour.
 
+    Directly after ``append`` these are the bytes from before it, but for a line break that the file
+    did not end with: nothing tells whose a blank line was, so it adds one only where this takes it.
     ``ReadOnlyError`` for a read-only file or entry unless ``force``.
     """
     entry = document.entries[index]
@@ -169,15 +171,17 @@ def remove(document: Document, index: int, *, force: bool = False) -> bytes:
     line_end = text.find("\n", end)
     end = len(text) if line_end < 0 else line_end + 1
     blank_end = _skip_blank_lines(text, end)
-    followers = document.entries[index + 1 : index + 2]
-    if not index or (followers and followers[0].start == blank_end):
+    if not index or blank_end < len(text):
         end = blank_end
-    else:
-        while start and text[start - 1].isspace():
-            start -= 1
-        line_end = text.find("\n", start, entry.start)
-        start = entry.start if line_end < 0 else line_end + 1
+    elif text.count("\n", before := _text_end(text[:start]), start) < 2:
+        start = before
     return _encode(document, text[:start] + text[end:])
+
+
+def _text_end(text: str) -> int:
+    """The end of the last line of ``text`` that is not blank, with its line break."""
+    line_end = text.find("\n", len(text.rstrip()))
+    return len(text) if line_end < 0 else line_end + 1
 
 
 def _spliced(document: Document, written: str, settings: Settings) -> bytes:
@@ -192,11 +196,16 @@ def _spliced(document: Document, written: str, settings: Settings) -> bytes:
         if not last.has_header:
             bare = _line_break(last, document).join(("---", _BARE_HEADER, "---", ""))
     before, after = text[:at], text[at:]
-    gap = "" if not before or before.endswith(("\n\n", "\n\r\n")) else newline
-    if before and not before.endswith("\n"):
-        gap = (_line_break(last, document) if last is not None else newline) + newline
-    new = gap + written + newline + (newline if after else "")
-    return _encode(document, before + new + bare + after)
+    gap, ending = "", newline * 2 if after else newline
+    if before.strip() and not after:
+        end = _text_end(before)
+        blank_count = before.count("\n", end)
+        if blank_count == 1:  # it stays the last line of the file
+            before, after = before[:end], before[end:]
+        gap = newline if blank_count < 2 else ""
+        if not before.endswith("\n"):
+            gap = (_line_break(last, document) if last is not None else newline) + newline
+    return _encode(document, before + gap + written + ending + bare + after)
 
 
 def _bare(entry: Entry) -> str:

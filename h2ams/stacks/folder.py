@@ -283,6 +283,8 @@ class StackState:
 
     name = "exchange-stacks"
     is_cloned = True
+    lock: str | None = None
+    may_be_late = False
 
     def __init__(self, folder: WorkflowFolder) -> None:
         self._folder = folder

@@ -1,6 +1,8 @@
 """Threads in SQLite: ``<state>/threads.db``, a record and not derived.
 
-It is never set aside and begun anew: what cannot be read is an error that says so. Commits are on
+It is never set aside and begun anew: what cannot be read is an error that says so. Nor is a file
+that somebody has emptied, which SQLite takes for a new one: ``threads.db.begun`` beside it tells
+that there was a store, until the file itself is moved away. Commits are on
 the disk when they return. The search over past chats is an FTS5 table over analysed words; deleted
 ones are merged out of it when a thread is deleted.
 """
@@ -15,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from h2ams import sqlite
+from h2ams.atomic import errors_named
 from h2ams.errors import IndexFaultError, StoreError
 from h2ams.index.schema import TOKENIZER
 from h2ams.index.score import idf
@@ -23,7 +26,7 @@ from h2ams.threads.thread_sql import TABLES, SqlThreadStore
 from h2ams.threads.thread_store import NewMessage, SearchTerm
 
 _SEQ_BITS = 32  # rowids of the words: number of the thread, then the row's own
-_LOCKS = 256  # lock files for compaction; threads that share one only wait for each other
+_DOOR_WAIT_S = 5.0  # for others to open or remove a lock file: it takes them microseconds
 _SERIAL = "INTEGER PRIMARY KEY"
 
 
@@ -32,6 +35,7 @@ class SqliteThreadStore(SqlThreadStore):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.path.abspath(os.fspath(path))
+        self._begun = f"{self.path}.begun"
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self._left_behind: list[sqlite.Connection] = []
@@ -39,6 +43,7 @@ class SqliteThreadStore(SqlThreadStore):
         self._connection: sqlite.Connection | None = self._open()
 
     def _open(self) -> sqlite.Connection:
+        self._refuse_emptied()
         with self._reported():
             connection = sqlite.connect(self.path)
             try:
@@ -53,7 +58,26 @@ class SqliteThreadStore(SqlThreadStore):
             except BaseException:
                 connection.close()
                 raise
+        with contextlib.suppress(OSError):  # only a later emptying would not be noticed
+            os.close(os.open(self._begun, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         return connection
+
+    def _refuse_emptied(self) -> None:
+        """``StoreError`` for an empty file that was a store; one that is gone may be begun anew."""
+        try:
+            is_empty = os.stat(self.path).st_size == 0
+        except FileNotFoundError:  # it was moved away: that is how to begin anew
+            with contextlib.suppress(OSError):
+                os.unlink(self._begun)
+            return
+        except OSError:
+            return  # opening it says why it cannot be looked at
+        if is_empty and os.path.lexists(self._begun):
+            raise StoreError(
+                f"the threads in {self.path} are gone: the file is empty",
+                path=self.path,
+                hint="restore the file from a backup, or move it away to begin anew",
+            )
 
     @contextlib.contextmanager
     def _reported(self) -> Iterator[None]:
@@ -119,18 +143,30 @@ class SqliteThreadStore(SqlThreadStore):
 
     @contextlib.contextmanager
     def claim(self, thread: str) -> Iterator[bool]:
+        """One lock file a thread, gone with its claim; of a process that died it stays, unlocked.
+
+        Files are opened and removed behind a door, a lock of its own: a lock on a file that
+        somebody has just removed would keep nobody out.
+        """
         from filelock import FileLock, Timeout  # 40 ms to import, only compaction needs it
 
-        bucket = hashlib.sha256(thread.encode("utf-8", "surrogatepass")).digest()[0] % _LOCKS
-        lock = FileLock(f"{self.path}.compact-{bucket:02x}.lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            yield False
-            return
+        key = hashlib.sha256(thread.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        door = FileLock(f"{self.path}.compact.lock")
+        lock = FileLock(f"{self.path}.compact-{key}.lock")
+        with errors_named("lock", lock.lock_file):
+            try:
+                with door.acquire(timeout=_DOOR_WAIT_S):
+                    lock.acquire(timeout=0)
+            except Timeout:
+                yield False
+                return
         try:
             yield True
         finally:
+            # Without the door (a stopped process holds it) the file stays: the next claim takes it.
+            with contextlib.suppress(Timeout, OSError), door.acquire(timeout=_DOOR_WAIT_S):
+                lock.release()
+                os.unlink(lock.lock_file)
             lock.release()
 
     # -- words -----------------------------------------------------------------------------------

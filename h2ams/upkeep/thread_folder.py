@@ -97,6 +97,8 @@ class ThreadState:
 
     name = "threads"
     is_cloned = True
+    lock: str | None = None
+    may_be_late = False
 
     def __init__(self, path: str, open_it: Callable[[], ThreadStore]) -> None:
         self._path = path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from h2ams import Access, Memory, Settings
 from h2ams.dream import brief
-from h2ams.dream.summarise import Refreshed, Summariser
+from h2ams.dream.summarise import MOST_TRIES, Refreshed, Summariser
 from h2ams.errors import ModelError
 from h2ams.files import Root
 from h2ams.memory.consolidation import Held
@@ -245,3 +246,82 @@ def test_a_pass_with_a_model_uses_it_for_both(tmp_path: Path) -> None:
     report = one.run(THREAD, TALK)
     assert report.outcome == "done" and report.extractor == "script"
     assert text(tmp_path, f"{SESSION.text}/summary.md").startswith("Tea is at five.")
+
+
+# -- while the model thinks ------------------------------------------------------------------------
+
+
+def meanwhile(act: Callable[[int], object], seen: list[str]) -> Model:
+    """A model that answers with how often it was asked, after something else has happened."""
+
+    def reply(request: Request) -> str:
+        seen.append(request.source_text)
+        act(len(seen))
+        return f"Answer {len(seen)}."
+
+    return FunctionModel(reply, "script")
+
+
+def beside(folder: Path) -> Store:
+    """The store of another process, which waits for no lock."""
+    return Store(Root(folder, lock_timeout_ms=0), ESTIMATE, clock=Clock(), counter=COUNTER)
+
+
+def added(folder: Path, body: str) -> None:
+    beside(folder).add(USER, body, kind="fact")
+
+
+def test_a_writer_does_not_wait_for_the_model_and_its_segment_is_in_the_summary(
+    folder: Path,
+) -> None:
+    seen: list[str] = []
+    model = meanwhile(lambda at: at > 1 or added(folder, "My cat is Tom."), seen)
+    (done,) = summariser(folder, model).refresh(USER, force=True)
+    assert done.status == "written" and text(folder).startswith("Answer 2.\n\nMade from 3")
+    assert ["Tom" in each for each in seen] == [False, True]
+    assert [each.status for each in summariser(folder).state(USER)] == ["fresh"]
+
+
+def test_a_model_that_is_always_too_late_writes_nothing_and_the_summary_stays_stale(
+    folder: Path,
+) -> None:
+    before, seen = (folder / "user/summary.md").read_bytes(), list[str]()
+    model = meanwhile(lambda at: added(folder, f"My cat number {at} is Tom."), seen)
+    (done,) = summariser(folder, model).refresh(USER, force=True)
+    assert done.status == "failed" and "changed each time" in done.message
+    assert len(seen) == MOST_TRIES
+    assert (folder / "user/summary.md").read_bytes() == before
+    assert [each.status for each in summariser(folder).state(USER)] == ["stale"]
+
+
+def test_what_was_forgotten_while_the_model_wrote_is_in_no_summary(folder: Path) -> None:
+    seen: list[str] = []
+    (gone,) = [each.id for each in beside(folder).held(USER)[0] if "tea" in each.segment.body]
+    model = meanwhile(lambda at: at > 1 or beside(folder).remove(USER, gone, purge=True), seen)
+    (done,) = summariser(folder, model).refresh(USER, force=True)
+    assert done.status == "written" and "Made from 1 segment" in text(folder)
+    assert ["tea" in each for each in seen] == [True, False]
+
+
+def test_a_summary_that_a_person_writes_meanwhile_is_kept(folder: Path) -> None:
+    added(folder, "My cat is Tom.")
+    path, seen = folder / "user/summary.md", list[str]()
+    model = meanwhile(lambda at: path.write_text("My own words.\n", encoding="utf-8"), seen)
+    assert statuses(summariser(folder, model).refresh(USER)) == {"en": "hand-edited"}
+    assert path.read_text(encoding="utf-8") == "My own words.\n" and len(seen) == 1
+
+
+def test_a_scope_that_goes_while_the_model_writes_is_not_made_anew(folder: Path) -> None:
+    model = meanwhile(lambda at: (folder / "user").rename(folder / "elsewhere"), [])
+    (done,) = summariser(folder, model).refresh(USER, force=True)
+    assert done.status == "failed" and "meanwhile" in done.message
+    assert not (folder / "user").exists()
+
+
+def test_a_pass_lets_others_write_while_the_model_writes_its_summaries(tmp_path: Path) -> None:
+    seen: list[str] = []
+    model = meanwhile(lambda at: at > 1 or added(tmp_path, "My cat is Tom."), seen)
+    extractor = model_extractor(adds("Tea at five.", scope="user"))
+    report = dream(tmp_path, extractor, settings=ESTIMATE, summary_model=model).run(THREAD, TALK)
+    assert report.outcome == "done"
+    assert text(tmp_path).startswith("Answer 2.") and "Tom" in seen[1]

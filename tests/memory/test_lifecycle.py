@@ -13,7 +13,17 @@ from folder import ids, segment_text, write
 from folder import opened as opened_anew
 from memory.lifecycle_kit import holding, leftovers, on, plant, segment, tree, used
 
-from h2ams import Access, ConflictError, H2amsError, Memory, NotFoundError, ScopeError, UsageError
+from h2ams import (
+    Access,
+    ConflictError,
+    H2amsError,
+    Memory,
+    NotFoundError,
+    ScopeError,
+    UnsafePathError,
+    UsageError,
+)
+from h2ams.files import Root
 from h2ams.memory.lifecycle_plan import Operation, ScopeChange, holds, parse, render
 from h2ams.memory.scope import parse_scope
 
@@ -591,6 +601,80 @@ def test_a_changed_original_stops_a_clone_before_anything_is_there(root: Path) -
         memory.scopes.clone("sessions/s1", "sessions/kopie")
     assert not (root / "sessions/kopie").exists()
     assert leftovers(root) == []
+
+
+# -- what owned state locks ------------------------------------------------------------------------
+
+
+def _in_place_of_the_active_sets_lock(root: Path, what: str) -> Path:
+    """Something that is no file where the lock of the active sets belongs."""
+    place = Path(Root(root).lock_file("ams"))
+    place.unlink(missing_ok=True)
+    if what == "folder":
+        place.mkdir()
+    else:
+        place.symlink_to(root / "nowhere")
+    return place
+
+
+@pytest.mark.parametrize("what", ["folder", "link"])
+@pytest.mark.parametrize("kind", ["clone", "rename", "delete"])
+def test_what_stands_in_place_of_a_lock_refuses_an_operation_before_a_folder_moves(
+    root: Path, kind: str, what: str
+) -> None:
+    with opened(root) as memory:
+        used(memory)
+        before = tree(root)
+        place = _in_place_of_the_active_sets_lock(root, what)
+        names = ["sessions/s1"] if kind == "delete" else ["sessions/s1", "sessions/n"]
+        with pytest.raises(UnsafePathError) as refused:
+            getattr(memory.scopes, kind)(*names)
+        assert str(place) in refused.value.message and refused.value.path == str(place)
+        assert refused.value.hint is not None and what in refused.value.hint
+        assert tree(root) == before and leftovers(root) == []
+    with opened(root) as memory:
+        assert memory.get("sessions/s1#a").body == "zebrafish of sessions/s1"
+        place.rmdir() if what == "folder" else place.unlink()
+        assert getattr(memory.scopes, kind)(*names).failed == ()
+        checked(memory)
+
+
+@pytest.mark.parametrize("what", ["folder", "link"])
+@pytest.mark.parametrize("kind", ["clone", "rename", "delete"])
+def test_a_lock_that_is_lost_after_the_folders_moved_keeps_no_reader_out(
+    root: Path, kind: str, what: str
+) -> None:
+    """Put there at the last moment: what is read is right, and all is done when it is gone."""
+    names = ["sessions/s1"] if kind == "delete" else ["sessions/s1", "sessions/n"]
+
+    def lose(operation: str, path: str) -> None:
+        if operation == "lock" and path == str(place) and (root / ".h2ams/journal").exists():
+            journal = list((root / ".h2ams/journal").glob("*.json"))
+            if journal and json.loads(journal[0].read_bytes())["phase"] == "settling":
+                _in_place_of_the_active_sets_lock(root, what)
+
+    with opened(root) as memory:
+        used(memory)
+    place = Path(Root(root).lock_file("ams"))
+    with on(root, lose) as memory:
+        change = getattr(memory.scopes, kind)(*names)
+    assert [each.path for each in change.failed] == ["active-sets"]
+    assert str(place) in change.failed[0].message
+    assert kind != "delete" or holding(root, "zebrafish") == []
+    with opened(root) as memory:
+        found = {hit.record.address for hit in memory.recall("zebrafish", limit=50).hits}
+        assert ("sessions/s1#a" in found) == (kind == "clone")
+        assert ("sessions/n#a" in found) == (kind != "delete")
+        assert str(place) in memory.status().degraded[0].message
+        with pytest.raises(ConflictError):
+            memory.remember("sessions/s1", "too early")
+        place.rmdir() if what == "folder" else place.unlink()
+        assert memory.status().degraded == ()
+        access = Access(session="s1" if kind == "delete" else "n", vp="ada")
+        assert _active_set(memory, access.session or "", "ada", "sessions").turn == (
+            0 if kind == "delete" else 1
+        )
+        checked(memory)
 
 
 # -- listing, access -------------------------------------------------------------------------------

@@ -63,6 +63,40 @@ def test_appending_inserts_and_takes_nothing_away(data: bytes) -> None:
     assert all(byte in rest for byte in data)
 
 
+def after_append_and_remove(data: bytes) -> bytes:
+    document = parse(append(parse(data), NEW))
+    (index,) = [n for n, each in enumerate(document.entries) if each.segment.id == NEW.id]
+    return remove(document, index)
+
+
+@given(messy_files())
+def test_a_segment_that_comes_and_goes_leaves_every_byte_as_it_was(data: bytes) -> None:
+    document = parse(data)
+    assume(not document.read_only and data[-1:] in (b"", b"\n"))
+    assume(all(each.has_header for each in document.entries[-1:]))  # else it may be given one
+    assert after_append_and_remove(data) == data
+
+
+@pytest.mark.parametrize("blank_lines", ["", "\n", "\n\n", "\n \n\n", "\r\n"])
+@pytest.mark.parametrize(
+    "behind",
+    [
+        "",
+        "<!-- dream-state -->\nlastDreamAt: x\n<!-- /dream-state -->\n",
+        "---\nid: b\n---\n```\nx\n",
+    ],
+)
+def test_blank_lines_that_a_person_left_outlive_a_segment_that_comes_and_goes(
+    blank_lines: str, behind: str
+) -> None:
+    data = f"{seg('a', 'A')}{blank_lines}{behind}".encode()
+    assert after_append_and_remove(data) == data
+
+
+def test_a_file_that_ends_without_a_line_break_gets_one_for_good() -> None:
+    assert after_append_and_remove(b"Just prose.") == b"Just prose.\n"
+
+
 def test_a_first_segment_makes_the_file() -> None:
     assert after_append("") == NEW_TEXT
 

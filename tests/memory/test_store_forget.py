@@ -24,12 +24,28 @@ from h2ams.errors import ConflictError, NotFoundError, StoreError
 from h2ams.memory.scope import parse_scope
 
 THREE = "\n".join(segment_text(f"seg_{number}", f"Body {number}.") for number in (1, 2, 3))
+TAIL = "<!-- dream-state -->\nlastDreamAt: x\n<!-- /dream-state -->\n"
 ODD = (
     "Prose on top.\n\n"
     "---\nid: seg_1\n# a comment\nodd: key\n---\nFirst.  \n\n\n\n"
     "---\nid: seg_2\n---\nSecond.\n<!-- a comment of its own -->\n\n"
     + segment_text("seg_3", "Third.").rstrip("\n")
 )
+
+
+@pytest.mark.parametrize("ending", ["", "\n", "\n\n", TAIL, f"\n{TAIL}"])
+@pytest.mark.parametrize("start", [THREE, ODD + "\n", "Prose.\n"])
+def test_remembering_and_forgetting_leaves_the_file_as_it_was(
+    tmp_path: Path, start: str, ending: str
+) -> None:
+    put(tmp_path, {"user/memory.md": start + ending})
+    path = tmp_path / "user/memory.md"
+    before = path.read_bytes()
+    store = open_store(tmp_path)
+    ids = [store.add(USER, f"New number {at}.", kind="fact").id for at in range(3)]
+    for id in (ids[1], ids[0], ids[2]):
+        store.remove(USER, id)
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("text", [THREE, ODD, ODD.replace("\n", "\r\n"), "\ufeff" + THREE])

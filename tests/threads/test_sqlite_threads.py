@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+import time
 from pathlib import Path
 
 import apsw
@@ -126,3 +129,85 @@ def test_the_file_is_the_owners_alone(tmp_path: Path) -> None:
     store = SqliteThreadStore(tmp_path / "threads.db")
     store.close()
     assert (tmp_path / "threads.db").stat().st_mode & 0o077 == 0
+
+
+def test_no_thread_takes_the_right_to_compact_from_another_one(tmp_path: Path) -> None:
+    one, two = (SqliteThreadStore(tmp_path / "threads.db") for _ in range(2))
+    with contextlib.ExitStack() as held:
+        for at in range(300):  # more than names of one byte
+            assert held.enter_context((one, two)[at % 2].claim(f"t{at}"))
+        with two.claim("t0") as again:
+            assert not again
+    one.close()
+    two.close()
+
+
+def test_a_claim_leaves_no_lock_file_and_one_of_a_dead_process_is_taken_over(
+    tmp_path: Path,
+) -> None:
+    def lock_files() -> list[Path]:
+        return sorted(tmp_path.glob("threads.db.compact-*.lock"))
+
+    store = SqliteThreadStore(tmp_path / "threads.db")
+    with store.claim("t1") as ours:
+        assert ours
+        (left,) = lock_files()
+    assert lock_files() == []
+    left.touch()  # a process that died leaves the file, and no lock on it
+    with store.claim("t1") as ours:
+        assert ours and lock_files() == [left]
+    assert lock_files() == []
+    store.close()
+
+
+def test_claims_of_many_brains_at_once_never_overlap(tmp_path: Path) -> None:
+    inside, overlaps, won = [0], list[int](), list[int]()
+
+    def brain() -> None:
+        store = SqliteThreadStore(tmp_path / "threads.db")
+        for _ in range(60):
+            with store.claim("t1") as ours:
+                if ours:
+                    inside[0] += 1
+                    if inside[0] != 1:
+                        overlaps.append(inside[0])
+                    won.append(1)
+                    time.sleep(0)  # lets the others try
+                    inside[0] -= 1
+        store.close()
+
+    brains = [threading.Thread(target=brain) for _ in range(4)]
+    for each in brains:
+        each.start()
+    for each in brains:
+        each.join()
+    assert overlaps == [] and won
+
+
+def test_a_store_that_was_emptied_is_an_error_and_begun_anew_only_when_it_is_moved_away(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "threads.db"
+    store = SqliteThreadStore(path)
+    store.create(ThreadInfo("t1", "", "", NOW))
+    store.close()
+    path.write_bytes(b"")
+    for _ in range(2):
+        with pytest.raises(StoreError, match="are gone: the file is empty") as caught:
+            SqliteThreadStore(path)
+        assert caught.value.path == str(path) and caught.value.hint
+    assert path.read_bytes() == b""
+    path.rename(tmp_path / "aside.db")
+    anew = SqliteThreadStore(path)
+    assert anew.list() == ()
+    anew.close()
+
+
+def test_an_empty_file_that_never_was_a_store_becomes_one(tmp_path: Path) -> None:
+    (tmp_path / "threads.db").touch()
+    store = SqliteThreadStore(tmp_path / "threads.db")
+    store.create(ThreadInfo("t1", "", "", NOW))
+    store.close()
+    again = SqliteThreadStore(tmp_path / "threads.db")
+    assert [each.id for each in again.list()] == ["t1"]
+    again.close()

@@ -211,6 +211,20 @@ def test_records_that_cannot_be_read_are_named_and_left_alone(tmp_path: Path) ->
     assert all(each.read_bytes() == b"[" * 5_000 for each in broken)
 
 
+def test_an_emptied_file_of_threads_is_named_and_not_begun_anew(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    with opened(root) as memory:
+        memory.remember("user", "Prefers tabs.")
+        memory.thread("t1").append({"role": "user", "content": "Hello."})
+    threads = root / ".h2ams/threads.db"
+    threads.write_bytes(b"")
+    with opened(root) as memory:
+        (problem,) = [p for p in memory.doctor(fix=True).problems if not p.notice]
+        assert problem.code == "state-unreadable" and "the file is empty" in problem.message
+        assert len(memory.recall("tabs").hits) == 1
+    assert threads.read_bytes() == b""
+
+
 def test_what_no_thread_and_no_workflow_made_is_no_problem(tmp_path: Path) -> None:
     with opened(tmp_path / "root") as memory:
         memory.remember("user", "Prefers tabs.")
