@@ -32,8 +32,8 @@ print as JSON stands in [schemata.md](schemata.md); worked examples are the tran
   every word is text. Abbreviated options are refused.
 - `-` as TEXT, QUERY, MESSAGE_ID or `--body` reads standard input, as UTF-8.
 - The root is `--root`, else `H2AMS_ROOT`, else the nearest folder upward that holds `.h2ams/`, else
-  `scopes/` here if it exists, else the platform's data folder. `H2AMS_STATE_DIR` keeps the index
-  and other state elsewhere.
+  `scopes/` here if it exists, else the platform's data folder (`init`: else this folder).
+  `H2AMS_STATE_DIR` keeps the index and other state elsewhere.
 - With `--json` standard output is one JSON document, whatever happens. An error is the document
   `{"error": {"code", "message", "hint"}}`.
 - An error is one line on standard error that says what, where, and what to do, with `--json` too;

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 
 def _configure_init(parser: CommandParser) -> None:
-    parser.positional("dir", metavar="DIR", nargs="?", help="the folder; otherwise as --root says")
+    parser.positional(
+        "dir",
+        metavar="DIR",
+        nargs="?",
+        help="without it, the root as for all commands; at last this folder",
+    )
 
 
 def _init(call: Call) -> int:

@@ -2,9 +2,10 @@
 
 Every ``console`` block is run: lines behind ``$`` by ``sh``, one after the other and page by page,
 in a folder that holds a copy of ``scopes/``; ``cd`` on a line of its own holds for the next ones.
-Below a command may stand what it prints, standard output first, then standard error; ``…`` stands
-for anything, a line with it alone for any lines. A command whose output is left out is only run.
-``[N]`` on a line of its own is an exit code other than 0.
+Below a command stands what it prints, standard output first, then standard error; ``…`` stands for
+anything, a line with it alone for any lines. A command with nothing below it prints nothing: a page
+that leaves an output out says so with a line ``…``. ``[N]`` on a line of its own is an exit code
+other than 0.
 """
 
 from __future__ import annotations
@@ -107,8 +108,13 @@ def test_the_commands_of_a_page_do_what_it_shows(page: Path, run: Run) -> None:
         text, code = run(each.command)
         told = f"$ {each.command}\n{text}[{code}]"
         assert code == each.code, told
-        if each.output:
-            assert pattern(each.output).fullmatch(text), told
+        assert pattern(each.output).fullmatch(text), told
+
+
+def test_a_command_shown_without_output_prints_nothing_unless_the_page_leaves_it_out() -> None:
+    silent, left_out = shown("```console\n$ first\n$ second\n…\n```")
+    assert pattern(silent.output).fullmatch("") and not pattern(silent.output).fullmatch("a\n")
+    assert pattern(left_out.output).fullmatch("") and pattern(left_out.output).fullmatch("a\nb\n")
 
 
 def test_readme_shows_commands_and_their_output() -> None:
