@@ -34,6 +34,7 @@ from h2ams.index.sync import Syncer
 from h2ams.memory.access import Access
 from h2ams.memory.record import Degraded
 from h2ams.memory.scope import Scope, is_utf8
+from h2ams.memory.values import check_text, unexpected
 from h2ams.settings import Settings
 
 if TYPE_CHECKING:
@@ -205,6 +206,16 @@ class Parts:
         all other sources; ``overrides`` (name to text) are the flags that win over them. ``now``
         gives the aware time for dates and recency.
         """
+        for name, place in (("root", root), ("state", state)):
+            if place is not None and not isinstance(place, str | os.PathLike):
+                raise unexpected(place, name, "a path")
+        if settings is not None and not isinstance(settings, Settings):
+            raise unexpected(settings, "settings", "Settings; texts by name are overrides")
+        if overrides is not None and not isinstance(overrides, Mapping):
+            raise unexpected(overrides, "overrides", "a mapping of names to texts")
+        for setting, text in (overrides or {}).items():
+            check_text(setting, "overrides")
+            check_text(text, f"overrides: {setting}")
         path = config.resolve_root(None if root is None else os.fspath(root))
         if not create:
             Root(path)  # a folder that cannot be read is said to be that, before all else
