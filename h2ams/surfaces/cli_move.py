@@ -114,7 +114,8 @@ def _take_records(call: Call, format: str, path: str) -> int:
     for each in taken.failed:
         call.output.note(f"not written: {each.origin}: {each.reason}")
     call.output.document(document)
-    return PROBLEMS if taken.failed else DONE
+    broken = any(each.broken for each in batch.left_out)
+    return PROBLEMS if taken.failed or broken else DONE
 
 
 def _tell_left(call: Call, left: Iterable[Unfit]) -> None:
@@ -139,9 +140,7 @@ def _document(
     taken: Taken | None = None,
 ) -> Document:
     """One shape for all formats; what one of them does not know is empty or null."""
-
-    def unfit(several: Iterable[Unfit]) -> list[dict[str, str]]:
-        return [{"origin": each.origin, "reason": each.reason} for each in several]
+    failed = taken.failed if taken else ()
 
     return {
         "format": format,
@@ -152,8 +151,11 @@ def _document(
         "added": list(taken.added) if taken else [],
         "known": list(taken.known) if taken else [],
         "redacted": list(taken.redacted) if taken else [],
-        "failed": unfit(taken.failed) if taken else [],
-        "left_out": unfit(left_out),
+        "failed": [{"origin": each.origin, "reason": each.reason} for each in failed],
+        "left_out": [
+            {"origin": each.origin, "reason": each.reason, "broken": each.broken}
+            for each in left_out
+        ],
         "scopes": _scopes(taken) if taken else {},
         "notes": None,
         "segments": None,
@@ -243,7 +245,8 @@ _ABOUT_IMPORT = """
 Folders that are Markdown already are opened in place: nothing is copied, nothing is written into
 them. Everything else is added to scopes with the ids of its sources and its times; a second import
 adds nothing, and what was edited or forgotten here meanwhile stays so. What cannot be carried is
-listed. Secrets and private parts are replaced as in every write.
+listed; the exit code is 1 where something was broken or could not be written. Secrets and private
+parts are replaced as in every write.
 """
 _ABOUT_EXPORT = """
 One JSON document a line: segments, sections of notes, summaries; import jsonl reads them again.
