@@ -128,6 +128,12 @@ class Gate:
             or scope.text.startswith(self._write_prefixes)
         )
 
+    def writable(self) -> tuple[str, ...]:
+        """The scopes that may be written, by name; ``*`` stands for any end, alone for all."""
+        if self.is_owner:
+            return ("*",)
+        return (*sorted(self._writes), *(f"{prefix}*" for prefix in self._write_prefixes))
+
     def check_write(self, scope: Scope) -> None:
         """``AccessError`` where ``scope`` may not be written; the same whatever is stored there."""
         if not self.may_write(scope):
