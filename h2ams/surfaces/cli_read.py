@@ -12,6 +12,7 @@ from h2ams.surfaces.cli_common import (
     checked_text,
     query_text,
     split_commas,
+    tell_empty,
 )
 from h2ams.surfaces.cli_parser import Command, CommandParser, whole
 from h2ams.surfaces.output import first_line, score_terms
@@ -166,8 +167,7 @@ def _print_list(call: Call, records: Sequence[Record]) -> None:
         text = first_line(record.body, LIST_CHARS)
         place = (f"  {record.path}:{record.line}", "dim")
         call.output.line((record.address, "address"), place, *_facts(record), f"  {text}")
-    if not records and not call.output.json:
-        call.output.note("no segments")
+    tell_empty(call, records, "segments")
 
 
 def _configure_show(parser: CommandParser) -> None:

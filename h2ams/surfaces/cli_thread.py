@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from h2ams.errors import UsageError
-from h2ams.surfaces.cli_common import DONE, PROBLEMS, Call, checked_text, counted
+from h2ams.surfaces.cli_common import DONE, PROBLEMS, Call, checked_text, counted, tell_empty
 from h2ams.surfaces.cli_parser import Command, CommandParser, whole
 from h2ams.surfaces.output import one_line
 from h2ams.surfaces.wording import message_text
@@ -330,6 +330,7 @@ def _search(call: Call, thread: Thread, text: str) -> int:
             (f"{hit.thread}#{hit.message}", "address"), f"  {hit.role}  {hit.score:.3f}"
         )
         call.output.line(f"  {one_line(hit.text)[:LINE_CHARS]}")
+    tell_empty(call, hits, "matches")
     call.output.document(
         {"action": "search", "id": thread.id, "query": text, "hits": [h.to_json() for h in hits]}
     )
