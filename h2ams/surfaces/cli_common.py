@@ -186,5 +186,6 @@ def tell_empty(call: Call, found: Sequence[object], what: str) -> None:
         call.output.note(f"no {what}")
 
 
-def counted(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+def counted(count: int, word: str, several: str = "") -> str:
+    """``1 file``, ``2 files``; ``several`` where the plural is not the word with an s."""
+    return f"{count} {word}" if count == 1 else f"{count} {several or f'{word}s'}"

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from h2ams.errors import UsageError
-from h2ams.surfaces.cli_common import DONE, PROBLEMS, Call, checked_text
+from h2ams.surfaces.cli_common import DONE, PROBLEMS, Call, checked_text, counted
 from h2ams.surfaces.cli_parser import Command, CommandParser
 
 if TYPE_CHECKING:
@@ -59,24 +59,29 @@ def _open_in_place(call: Call, format: str, path: str) -> int:
     state, _ = resolve_state(found.root)
     document = _document(call, format, in_place=True, root=found.root, left_out=found.left_out)
     document["notes"] = found.notes
+    sections = None
     if not call.args.dry_run:
         if not os.path.exists(os.path.join(state, "index.db")):
             state = keep_state_beside(found.root)
         with call.open(found.root) as memory, call.output.working("reading"):
             memory.sync()
             status = memory.status()
-        document |= {"state": state, "segments": status.segments + status.notes}
-    _tell_in_place(call, found, document)
+        sections = status.segments + status.notes
+        document |= {"state": state, "segments": sections}
+    _tell_in_place(call, found, document, sections)
     call.output.document(document)
     return DONE
 
 
-def _tell_in_place(call: Call, found: Survey, document: Document) -> None:
+def _tell_in_place(call: Call, found: Survey, document: Document, sections: int | None) -> None:
     line = call.output.line
     would = "would open" if call.args.dry_run else "opened"
-    line(f"{would} ", (found.root, "address"), f" in place: {found.notes} Markdown files")
-    if not call.args.dry_run:
-        line(f"{document['segments']} sections are indexed in {document['state']}")
+    line(
+        f"{would} ", (found.root, "address"), f" in place: {counted(found.notes, 'Markdown file')}"
+    )
+    if sections is not None:
+        are = "is" if sections == 1 else "are"
+        line(f"{counted(sections, 'section')} {are} indexed in {document['state']}")
         line("nothing was written into the folder; ask it with:")
         line(f"  h2ams --root {shlex.quote(found.root)} recall QUESTION")
     _tell_left(call, found.left_out)
@@ -105,7 +110,8 @@ def _take_records(call: Call, format: str, path: str) -> int:
         root = memory.root
     document = _document(call, format, root=root, left_out=batch.left_out, taken=taken)
     would = "would add" if args.dry_run else "added"
-    call.output.line(f"{would} {len(taken.added)} segments, {len(taken.known)} are there already")
+    known = f"{len(taken.known)} {'is' if len(taken.known) == 1 else 'are'} there already"
+    call.output.line(f"{would} {counted(len(taken.added), 'segment')}, {known}")
     for name, count in sorted(_scopes(taken).items()):
         call.output.line("  ", (name, "address"), f"  {count}")
     for address in taken.redacted:
@@ -179,7 +185,7 @@ def _export(call: Call) -> int:
         with call.open() as memory, call.output.working("copying"):
             tree = memory.tree(access=call.access())
             done = copy_folder(tree, memory.root, os.path.abspath(args.folder))
-        call.output.line(f"copied {done.files} files to ", (args.folder, "address"))
+        call.output.line(f"copied {counted(done.files, 'file')} to ", (args.folder, "address"))
         for path in done.left_out[:TOLD_MOST]:
             call.output.note(f"left out: {path}: no memory")
         call.output.document(
@@ -217,8 +223,10 @@ def _export_lines(call: Call, scope: str | None, path: str | None) -> int:
         return DONE
     with open(path, "x", encoding="utf-8", newline="\n") as file:
         file.write(text)
-    told = f"{counts['segment']} segments, {counts['note']} sections of notes"
-    call.output.line(f"{told}, {counts['summary']} summaries in ", (path, "address"))
+    told = counted(counts["segment"], "segment")
+    told += ", " + counted(counts["note"], "section of notes", "sections of notes")
+    told += ", " + counted(counts["summary"], "summary", "summaries")
+    call.output.line(f"{told} in ", (path, "address"))
     call.output.document(
         _exported(path)
         | {

@@ -86,6 +86,27 @@ def test_records_go_into_the_root_and_partial_success_is_code_1(tmp_path: Path, 
     assert partly.code == 1 and "not written: " in partly.err and "nonsense/x" in partly.err
 
 
+def test_one_thing_is_told_in_the_singular(tmp_path: Path, h2ams: Run) -> None:
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "one.jsonl").write_text('{"text": "Whole.", "scope": "user"}\n', encoding="utf-8")
+    (tmp_path / "vault").mkdir()
+    (tmp_path / "vault/a.md").write_text("# A\n\nText.\n", encoding="utf-8")
+
+    def told(*words: str) -> str:
+        return h2ams("--root", "memory", *words).out
+
+    assert told("import", "jsonl", "one.jsonl") == (
+        "added 1 segment, 0 are there already\n  user  1\n"
+    )
+    assert told("import", "jsonl", "one.jsonl") == "added 0 segments, 1 is there already\n"
+    vault = h2ams("import", "obsidian", "vault").out
+    assert "in place: 1 Markdown file\n1 section is indexed in " in vault
+    assert "1 segment, 0 sections of notes, 0 summaries in " in told("export", "--output", "o")
+    assert told("export", "--folder", "copy") == "copied 1 file to copy\n"
+    assert told("sync").startswith("1 file, ")
+    assert told("audit").endswith("1 segment in 1 scope: no doubts\n")
+
+
 @pytest.mark.parametrize("line", ["not json", "[1]", '{"scope": "user"}', '{"text": "No scope."}'])
 @pytest.mark.parametrize("others", ["", '{"text": "Whole.", "scope": "user"}\n'])
 def test_a_broken_line_is_code_1_however_much_else_was_taken_in(
