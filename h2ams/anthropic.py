@@ -28,6 +28,7 @@ def __getattr__(name: str) -> object:
         from h2ams.surfaces import anthropic_sdk
     except ImportError as error:
         raise ConfigError(
-            f"{name} needs the package anthropic ({error})", hint="pip install 'h2ams[anthropic]'"
+            f"{name} needs the package anthropic: pip install 'h2ams[anthropic]' ({error})",
+            hint="pip install 'h2ams[anthropic]'",
         ) from error
     return getattr(anthropic_sdk, name)

@@ -47,6 +47,11 @@ def resolve_new_root(
     return _found_root(given, environ, cwd) or cwd or _current_folder()
 
 
+def is_last_resort(given: str | None) -> bool:
+    """Whether no folder is named or found from here, so that ``resolve_root`` gives the user's."""
+    return _found_root(given, None, None) is None
+
+
 def _found_root(
     given: str | None, environ: Mapping[str, str] | None, cwd: str | None
 ) -> str | None:

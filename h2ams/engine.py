@@ -22,7 +22,14 @@ from h2ams.index.sync import SyncReport
 from h2ams.memory.access import Access, Gate
 from h2ams.memory.layout import scope_of_path
 from h2ams.memory.scope import Scope, parse_address, parse_scope
-from h2ams.memory.values import Problem, check_kind, is_note_id
+from h2ams.memory.values import (
+    Problem,
+    check_kind,
+    check_several,
+    check_text,
+    check_texts,
+    is_note_id,
+)
 from h2ams.parts import SUSPICIOUS, healing
 from h2ams.reads import Reads
 
@@ -66,6 +73,11 @@ class Memory(Reads):
         Secrets and ``<private>`` parts are replaced before anything is written. ``expect`` is the
         SHA-256 of the whole file as seen before, or ``""`` for a file that must not exist.
         """
+        for name, text in (("scope", scope), ("body", body), ("kind", kind)):
+            check_text(text, name)
+        if expect is not None:
+            check_text(expect, "expect")
+        given = check_texts(tags, "tags"), check_several(source_messages, "source_messages")
         target = self._writable(parse_scope(scope), access)
         if access is not None:
             self._check_name(target)
@@ -74,8 +86,8 @@ class Memory(Reads):
             target,
             body,
             kind=check_kind(kind),
-            tags=tuple(tags),
-            source_messages=tuple(source_messages),
+            tags=given[0],
+            source_messages=given[1],
             expect=expect,
             force=force,
             dry_run=dry_run,
@@ -99,14 +111,23 @@ class Memory(Reads):
 
         ``expect`` is the digest of the segment as seen before (``Record.digest``).
         """
+        check_text(address, "address")
+        for name, text in (("body", body), ("kind", kind), ("expect", expect)):
+            if text is not None:
+                check_text(text, name)
+        sources = source_messages
+        given = (
+            None if tags is None else check_texts(tags, "tags"),
+            None if sources is None else check_several(sources, "source_messages"),
+        )
         scope, id = self._for_writing(address, access)
         result = self.store.update(
             scope,
             id,
             body=body,
             kind=None if kind is None else check_kind(kind),
-            tags=None if tags is None else tuple(tags),
-            source_messages=None if source_messages is None else tuple(source_messages),
+            tags=given[0],
+            source_messages=given[1],
             expect=expect,
             force=force,
             dry_run=dry_run,

@@ -21,6 +21,7 @@ from h2ams.errors import (
     H2amsError,
     IndexFaultError,
     LimitError,
+    RootError,
     ScopeError,
     StoreError,
     UnsafePathError,
@@ -34,6 +35,7 @@ from h2ams.index.sync import Syncer
 from h2ams.memory.access import Access
 from h2ams.memory.record import Degraded
 from h2ams.memory.scope import Scope, is_utf8
+from h2ams.memory.values import check_text, unexpected
 from h2ams.settings import Settings
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 
 INDEX_FILE = "index.db"
 IGNORE_FILE = ".gitignore"
+NO_FOLDER = "no memory folder here; h2ams init makes one in this folder, or name one with --root"
 JOURNAL_FOLDER = "journal"  # memory/lifecycle_plan.JOURNAL, without importing it for a recall
 READ_TRIES = 5  # of a read beside operations on scopes that follow each other
 _READS = frozenset(
@@ -135,6 +138,16 @@ def _prepared(root: Root) -> str:
     return os.path.join(root.state, INDEX_FILE)
 
 
+def _require(path: str, named: str | None) -> None:
+    """``RootError`` where there is no folder at ``path``, with what to do about it."""
+    try:
+        Root(path)
+    except RootError as error:
+        if config.is_last_resort(named):  # init would not make that one
+            error.hint = NO_FOLDER
+        raise
+
+
 class Parts:
     """One open folder's parts; see ``engine.Memory``."""
 
@@ -205,9 +218,20 @@ class Parts:
         all other sources; ``overrides`` (name to text) are the flags that win over them. ``now``
         gives the aware time for dates and recency.
         """
-        path = config.resolve_root(None if root is None else os.fspath(root))
+        for name, place in (("root", root), ("state", state)):
+            if place is not None and not isinstance(place, str | os.PathLike):
+                raise unexpected(place, name, "a path")
+        if settings is not None and not isinstance(settings, Settings):
+            raise unexpected(settings, "settings", "Settings; texts by name are overrides")
+        if overrides is not None and not isinstance(overrides, Mapping):
+            raise unexpected(overrides, "overrides", "a mapping of names to texts")
+        for setting, text in (overrides or {}).items():
+            check_text(setting, "overrides")
+            check_text(text, f"overrides: {setting}")
+        named = None if root is None else os.fspath(root)
+        path = config.resolve_root(named)
         if not create:
-            Root(path)  # a folder that cannot be read is said to be that, before all else
+            _require(path, named)  # a folder that cannot be read is said to be that, before all
         folder, why = config.resolve_state(path, None if state is None else os.fspath(state))
         lock_timeout = settings.lock_timeout_ms if settings else None
         sources: Mapping[str, str] = {}

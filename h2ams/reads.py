@@ -24,7 +24,7 @@ from h2ams.index.search import Filters, Searcher, Wanted
 from h2ams.memory.access import Access, Gate
 from h2ams.memory.record import Degraded, Hit, Page, Recall, Record
 from h2ams.memory.scope import Scope, canonical_glob, is_utf8, parse_address, parse_scope
-from h2ams.memory.values import check_kind, parse_time
+from h2ams.memory.values import check_kind, check_number, check_text, check_texts, parse_time
 from h2ams.parts import Parts, healing
 from h2ams.text.words import parse_query
 
@@ -74,12 +74,16 @@ class Reads(Parts):
         syntax but ``"quoted phrases"`` and ``curr*``.
         """
         started = time.perf_counter()
+        check_text(query, "query")
+        for name, number in (("limit", limit), ("budget", budget)):
+            check_number(number, name)
+        check_number(min_score, "min_score", whole=False)
         filters = Filters(
-            tuple(check_kind(kind) for kind in kinds),
-            tuple(tags),
+            tuple(check_kind(kind) for kind in check_texts(kinds, "kinds")),
+            check_texts(tags, "tags"),
             _moment(after, "after"),
             _moment(before, "before"),
-            None if scopes is None else tuple(map(canonical_glob, scopes)),
+            None if scopes is None else tuple(map(canonical_glob, check_texts(scopes, "scopes"))),
         )
         with self._index.lock:
             gate, stale = self._guard.fresh(access)
@@ -140,6 +144,10 @@ class Reads(Parts):
         ``budget`` in tokens, else a share of the model's ``window``. ``commit`` tells that the turn
         really happens: what the block shows counts as used. Without it no state changes.
         """
+        for name, text in (("query", query), ("language", language)):
+            check_text(text, name)
+        for name, number in (("budget", budget), ("window", window)):
+            check_number(number, name)
         from h2ams.active.budget import total_budget
 
         with self._index.lock:
@@ -179,7 +187,7 @@ class Reads(Parts):
         archived: bool = False,
     ) -> tuple[Record, ...]:
         """All segments of ``scope`` (None: of all scopes) in the order of their files."""
-        named = None if scope is None else parse_scope(scope)
+        named = _named(scope)
         with self._index.lock:
             gate, _ = self._guard.fresh(access)
             one = None if named is None else self._canonical(named, gate)
@@ -207,7 +215,7 @@ class Reads(Parts):
         ``after`` is the ``after`` of the page before. A walk sees every segment that is there all
         the time exactly once, whatever is written meanwhile, and no page reads more than itself.
         """
-        named = None if scope is None else parse_scope(scope)
+        named = _named(scope)
         with self._index.lock:
             gate, _ = self._guard.fresh(access)
             one = None if named is None else self._canonical(named, gate)
@@ -484,9 +492,17 @@ def real_folder(path: str) -> str | None:
     return real if os.path.isdir(real) else None
 
 
+def _named(scope: str | None) -> Scope | None:
+    if scope is None:
+        return None
+    check_text(scope, "scope")
+    return parse_scope(scope)
+
+
 def _moment(text: str | None, name: str) -> str | None:
     if text is None:
         return None
+    check_text(text, name)
     iso = parse_time(text).iso
     if iso is None:
         raise UsageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pytest
 
 from h2ams import Memory
 from h2ams.config import clock, resolve_root, resolve_settings, resolve_state
-from h2ams.errors import ConfigError
+from h2ams.errors import ConfigError, RootError
 from h2ams.settings import DEFAULTS, setting_names
+from h2ams.surfaces.cli import main
 
 # Whoever adds a setting that is any text has to ask what a folder from elsewhere could do with it.
 ANY_TEXT = {"encoding"}
@@ -20,6 +22,25 @@ def put(path: Path, text: str | bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
+
+
+def test_the_hint_for_a_missing_folder_is_what_init_would_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("H2AMS_ROOT", raising=False)
+    for name in ("HOME", "XDG_DATA_HOME", "APPDATA", "LOCALAPPDATA"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    with pytest.raises(RootError) as nowhere:
+        Memory.open()
+    hint = nowhere.value.hint or ""
+    assert "h2ams init makes one in this folder" in hint and "--root" in hint
+    with pytest.raises(RootError) as named:
+        Memory.open("elsewhere")
+    assert named.value.hint == "h2ams init makes it"
+    assert list(tmp_path.iterdir()) == []
+    assert main(["init"]) == 0
+    assert os.path.realpath(resolve_root(None)) == os.path.realpath(tmp_path)
 
 
 def test_a_flag_wins_over_the_environment_the_folder_the_user_and_the_default(

@@ -13,7 +13,7 @@ from h2ams.index.reach import Reach, Reaches
 from h2ams.index.read import Reader, session_agents
 from h2ams.index.schema import Index
 from h2ams.index.sync import Syncer
-from h2ams.memory.access import Access, Gate
+from h2ams.memory.access import Access, Gate, check_access
 from h2ams.memory.record import Degraded
 from h2ams.memory.scope import parse_scope
 
@@ -38,6 +38,7 @@ class Guard:
         The second value names files, of scopes that the gate may read, whose last good text stands
         in for what is there now: unreadable or half-written ones.
         """
+        check_access(access)
         if access is None:
             behind = self._refresh(None)
         else:

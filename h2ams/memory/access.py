@@ -23,6 +23,7 @@ from typing import Literal
 
 from h2ams.errors import AccessError, UsageError
 from h2ams.memory.scope import Scope, check_id, parse_scope
+from h2ams.memory.values import unexpected
 
 UserAccess = bool | Literal["read", "write"] | None
 
@@ -77,6 +78,12 @@ class Access:
         object.__setattr__(self, "scopes", tuple(listed))
 
 
+def check_access(access: object) -> None:
+    """``UsageError`` where ``access`` is neither an ``Access`` nor None."""
+    if access is not None and not isinstance(access, Access):
+        raise unexpected(access, "access", "an Access, or None: the owner")
+
+
 class Gate:
     """The only judge of an access. ``access=None`` is the owner, who may do everything.
 
@@ -87,6 +94,7 @@ class Gate:
     def __init__(
         self, access: Access | None, session_agents: Mapping[str, str | None] | None = None
     ) -> None:
+        check_access(access)
         self.access = access
         self.is_owner = access is None
         self._closeness: dict[str, int] = {}  # exact readable scopes
@@ -119,6 +127,12 @@ class Gate:
             or scope.text in self._writes
             or scope.text.startswith(self._write_prefixes)
         )
+
+    def writable(self) -> tuple[str, ...]:
+        """The scopes that may be written, by name; ``*`` stands for any end, alone for all."""
+        if self.is_owner:
+            return ("*",)
+        return (*sorted(self._writes), *(f"{prefix}*" for prefix in self._write_prefixes))
 
     def check_write(self, scope: Scope) -> None:
         """``AccessError`` where ``scope`` may not be written; the same whatever is stored there."""

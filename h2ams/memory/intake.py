@@ -43,10 +43,12 @@ class Incoming:
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
-    """Something that was not carried over, and why."""
+    """Something that was not carried over, and why. ``broken``: it is no whole record of its
+    format; anything else is whole and has no place here."""
 
     origin: str
     reason: str
+    broken: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from h2ams.errors import UsageError
 from h2ams.settings import KINDS
 
+SHOWN_CHARS = 60  # of a wrong argument, in the error that names it
 DEFAULT_KIND = "context"  # docs/format.md, "Values": an unknown kind is shown as context
 
 # Python's ISO reader takes any separator and some forms that are not ISO: the shape comes first.
@@ -68,6 +69,42 @@ class Sources(NamedTuple):
 
     ids: tuple[str, ...]
     left_out_count: int
+
+
+def check_text(value: object, name: str) -> None:
+    """``UsageError`` where what a caller gives for ``name`` is not a text."""
+    if not isinstance(value, str):
+        raise unexpected(value, name, "a text")
+
+
+def check_texts(value: object, name: str) -> tuple[str, ...]:
+    """The texts that a caller gives for ``name``; one text is not a list of its letters."""
+    several = check_several(value, name)
+    if not all(isinstance(each, str) for each in several):
+        raise unexpected(value, name, "a list of texts")
+    return several
+
+
+def check_several(value: object, name: str) -> tuple[Any, ...]:
+    """The items that a caller gives for ``name``, whatever they are."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise unexpected(value, name, "a list of texts")
+    return tuple(value)
+
+
+def check_number(value: object, name: str, *, whole: bool = True) -> None:
+    """``UsageError`` where what a caller gives for ``name`` is neither None nor a number."""
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return
+    if whole or not isinstance(value, float):
+        raise unexpected(value, name, "a whole number" if whole else "a number")
+
+
+def unexpected(value: object, name: str, expected: str) -> UsageError:
+    """The error for an argument of another type than its method takes."""
+    given = repr(value)
+    given = given if len(given) <= SHOWN_CHARS else given[: SHOWN_CHARS - 1] + "…"
+    return UsageError(f"{name}: {given} is a {type(value).__name__}", hint=f"give {expected}")
 
 
 def clean_text(text: str) -> str:

@@ -21,7 +21,8 @@ from h2ams.surfaces.cli_parser import Command, CommandParser, add_global_options
 from h2ams.surfaces.output import Output
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import argparse
+    from collections.abc import Callable, Sequence
 
     from h2ams.surfaces.cli_common import Opener
 
@@ -119,6 +120,28 @@ def _guarded(words: list[str], output: Output, opener: Opener | None, *, debug: 
 def _run(words: list[str], output: Output, opener: Opener | None) -> int:
     parser = CommandParser("h2ams")
     add_global_options(parser)
+    call: Call | None = None
+
+    def made(args: argparse.Namespace) -> Call:
+        nonlocal call
+        call = Call(args, output, opener=opener)
+        return call
+
+    try:
+        return _run_command(parser, words, output, made)
+    except UsageError as error:
+        from h2ams.surfaces.cli_hints import add_hint
+
+        add_hint(error, parser, words, None if call is None else call.args)
+        raise
+
+
+def _run_command(
+    parser: CommandParser,
+    words: list[str],
+    output: Output,
+    made: Callable[[argparse.Namespace], Call],
+) -> int:
     before, name, after = parser.split_command(words)
     asks_for_help = name == "help"
     if asks_for_help:
@@ -137,10 +160,11 @@ def _run(words: list[str], output: Output, opener: Opener | None) -> int:
     args = parser.parse_args(sorted_words.for_argparse())
     if args.help or args.version:  # inside a bundle such as -vh
         return _help(parser, name, output) if args.help else _version(output)
+    call = made(args)
     if not args.verbose:
-        return command.run(Call(args, output, opener=opener))
+        return command.run(call)
     with output.logging(args.verbose):
-        return command.run(Call(args, output, opener=opener))
+        return command.run(call)
 
 
 def describe_command(parser: CommandParser, name: str, command: Command) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from h2ams.surfaces import cli_shapes
-from h2ams.surfaces.cli_common import DONE, PROBLEMS, Call, add_dry_run, checked_text
+from h2ams.surfaces.cli_common import DONE, PROBLEMS, Call, add_dry_run, checked_text, counted
 from h2ams.surfaces.cli_parser import Command, CommandParser
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ def _tell(call: Call, report: AuditReport) -> None:
         place = f"{each.path}:{each.line}" if each.line else each.path
         line((place, "address"), f": {each.code}: {each.message}", (f"  {each.address}", "dim"))
     counts = ", ".join(f"{count} {code}" for code, count in report.counts.items())
-    line(f"{report.segment_count} segments in {report.scope_count} scopes: {counts or 'no doubts'}")
+    read = f"{counted(report.segment_count, 'segment')} in {counted(report.scope_count, 'scope')}"
+    line(f"{read}: {counts or 'no doubts'}")
     if report.pass_id:
         line(f"united: h2ams dream undo {report.pass_id} takes it back")
     elif report.plan:

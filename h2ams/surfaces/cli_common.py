@@ -180,5 +180,12 @@ def add_expect(parser: CommandParser, condition: str) -> None:
     parser.option("--expect", metavar="SHA256", help=f"write only if {condition}")
 
 
-def counted(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+def tell_empty(call: Call, found: Sequence[object], what: str) -> None:
+    """For a person, where nothing was found: a command that prints nothing looks broken."""
+    if not found and not call.output.json:
+        call.output.note(f"no {what}")
+
+
+def counted(count: int, word: str, several: str = "") -> str:
+    """``1 file``, ``2 files``; ``several`` where the plural is not the word with an s."""
+    return f"{count} {word}" if count == 1 else f"{count} {several or f'{word}s'}"

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 
 from h2ams.errors import UsageError
 from h2ams.surfaces import cli_shapes
-from h2ams.surfaces.cli_common import DONE, PROBLEMS, Call, add_dry_run, checked_text, read_stdin
+from h2ams.surfaces.cli_common import (
+    DONE,
+    PROBLEMS,
+    Call,
+    add_dry_run,
+    checked_text,
+    counted,
+    read_stdin,
+)
 from h2ams.surfaces.cli_parser import Command, CommandParser
 
 if TYPE_CHECKING:
@@ -95,6 +103,7 @@ def _messages(file: str) -> str:
         raise UsageError(f"{file} is not UTF-8 (byte {error.start})") from None
 
 
+_SINGULARS = {"messages": "message", "slices": "slice", "summaries": "summary"}
 _OUTCOMES = {
     "done": "pass {pass_id}: {new}",
     "partial": "pass {pass_id}: {new}, not all of it done",
@@ -110,7 +119,7 @@ def _tell(call: Call, report: PassReport) -> None:
         call.output.diff(report.diff)
     else:
         text = _OUTCOMES[report.outcome]
-        new = "1 new message" if report.new_count == 1 else f"{report.new_count} new messages"
+        new = counted(report.new_count, "new message")
         call.output.line(text.format(pass_id=report.pass_id, new=new))
         for each in report.scopes:
             call.output.line("  ", (each.scope, "address"), f"  {_counts(each)}")
@@ -144,7 +153,17 @@ def _counts(absorbed: Absorbed) -> str:
 def _summary_text(summary: Refreshed) -> str:
     if summary.status == "hand-edited":
         return "edited by hand: not overwritten (h2ams summary refresh --force)"
-    return f"{summary.status}, {summary.tokens} tokens" if summary.tokens else summary.status
+    return (
+        f"{summary.status}, {counted(summary.tokens, 'token')}"
+        if summary.tokens
+        else summary.status
+    )
+
+
+def _counted(count: int, name: str) -> str:
+    """A count of a pass: of things, or of what was done to them (``2 updated``)."""
+    word = _SINGULARS.get(name)
+    return counted(count, word, name) if word else f"{count} {name}"
 
 
 def _refusal_counts(report: PassReport) -> dict[str, int]:
@@ -194,11 +213,13 @@ def _status(call: Call) -> int:
     line = call.output.line
     for thread in status.threads:
         name = f" ({thread.name})" if thread.name else ""
-        more = f", {thread.pending_count} messages waiting" if thread.pending_count else ""
+        more = (
+            f", {counted(thread.pending_count, 'message')} waiting" if thread.pending_count else ""
+        )
         more += ", interrupted" if thread.interrupted else ""
         line((f"{thread.scope}{name}", "address"), f"  up to {thread.last}{more}")
     for each in status.passes:
-        counts = ", ".join(f"{count} {name}" for name, count in each.counts.items() if count)
+        counts = ", ".join(_counted(count, name) for name, count in each.counts.items() if count)
         undone = "  undone" if each.undone else ""
         line((each.pass_id, "strong"), f"  {each.thread}  {counts}{undone}")
     if not status.threads and not status.passes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from h2ams.surfaces import cli_shapes
-from h2ams.surfaces.cli_common import DONE, PROBLEMS, Call, add_dry_run
+from h2ams.surfaces.cli_common import DONE, PROBLEMS, Call, add_dry_run, counted
 from h2ams.surfaces.cli_parser import Command, CommandParser
 
 if TYPE_CHECKING:
@@ -45,11 +45,12 @@ def _told(call: Call, report: SyncReport) -> int:
 
 def _summary(report: SyncReport) -> str:
     summary = (
-        f"{report.scanned} files, {report.changed} changed; segments: {report.added} added, "
-        f"{report.updated} updated, {report.deleted} deleted"
+        f"{counted(report.scanned, 'file')}, {report.changed} changed; "
+        f"segments: {report.added} added, {report.updated} updated, {report.deleted} deleted"
     )
     others = sum(not found.notice for found in report.problems) - len(report.errors)
-    return f"{summary}; {others} problems (h2ams doctor shows them)" if others else summary
+    shows = f"h2ams doctor shows {'it' if others == 1 else 'them'}"
+    return f"{summary}; {counted(others, 'problem')} ({shows})" if others else summary
 
 
 def _note_errors(call: Call, report: SyncReport) -> None:

@@ -49,7 +49,7 @@ def _mcp(call: Call) -> int:
     if not args.http and (args.port is not None or args.token_file is not None):
         raise UsageError("--port and --token-file go with --http")
     wires = None if args.http else _take_streams()
-    _need_sdk()
+    need_sdk()
     if not args.verbose:
         _log_warnings()
     with call.open() as memory:
@@ -75,7 +75,7 @@ def _take_streams() -> tuple[BinaryIO, BinaryIO]:
     return os.fdopen(reading, "rb"), os.fdopen(writing, "wb")
 
 
-def _need_sdk() -> None:
+def need_sdk() -> None:
     """``H2amsError`` where the extra is not installed."""
     from importlib import import_module
 

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from h2ams.errors import UsageError
-from h2ams.surfaces.cli_common import DONE, PROBLEMS, Call, checked_text
+from h2ams.surfaces.cli_common import DONE, PROBLEMS, Call, checked_text, counted
 from h2ams.surfaces.cli_parser import Command, CommandParser
 
 if TYPE_CHECKING:
@@ -59,24 +59,29 @@ def _open_in_place(call: Call, format: str, path: str) -> int:
     state, _ = resolve_state(found.root)
     document = _document(call, format, in_place=True, root=found.root, left_out=found.left_out)
     document["notes"] = found.notes
+    sections = None
     if not call.args.dry_run:
         if not os.path.exists(os.path.join(state, "index.db")):
             state = keep_state_beside(found.root)
         with call.open(found.root) as memory, call.output.working("reading"):
             memory.sync()
             status = memory.status()
-        document |= {"state": state, "segments": status.segments + status.notes}
-    _tell_in_place(call, found, document)
+        sections = status.segments + status.notes
+        document |= {"state": state, "segments": sections}
+    _tell_in_place(call, found, document, sections)
     call.output.document(document)
     return DONE
 
 
-def _tell_in_place(call: Call, found: Survey, document: Document) -> None:
+def _tell_in_place(call: Call, found: Survey, document: Document, sections: int | None) -> None:
     line = call.output.line
     would = "would open" if call.args.dry_run else "opened"
-    line(f"{would} ", (found.root, "address"), f" in place: {found.notes} Markdown files")
-    if not call.args.dry_run:
-        line(f"{document['segments']} sections are indexed in {document['state']}")
+    line(
+        f"{would} ", (found.root, "address"), f" in place: {counted(found.notes, 'Markdown file')}"
+    )
+    if sections is not None:
+        are = "is" if sections == 1 else "are"
+        line(f"{counted(sections, 'section')} {are} indexed in {document['state']}")
         line("nothing was written into the folder; ask it with:")
         line(f"  h2ams --root {shlex.quote(found.root)} recall QUESTION")
     _tell_left(call, found.left_out)
@@ -105,7 +110,8 @@ def _take_records(call: Call, format: str, path: str) -> int:
         root = memory.root
     document = _document(call, format, root=root, left_out=batch.left_out, taken=taken)
     would = "would add" if args.dry_run else "added"
-    call.output.line(f"{would} {len(taken.added)} segments, {len(taken.known)} are there already")
+    known = f"{len(taken.known)} {'is' if len(taken.known) == 1 else 'are'} there already"
+    call.output.line(f"{would} {counted(len(taken.added), 'segment')}, {known}")
     for name, count in sorted(_scopes(taken).items()):
         call.output.line("  ", (name, "address"), f"  {count}")
     for address in taken.redacted:
@@ -114,7 +120,8 @@ def _take_records(call: Call, format: str, path: str) -> int:
     for each in taken.failed:
         call.output.note(f"not written: {each.origin}: {each.reason}")
     call.output.document(document)
-    return PROBLEMS if taken.failed else DONE
+    broken = any(each.broken for each in batch.left_out)
+    return PROBLEMS if taken.failed or broken else DONE
 
 
 def _tell_left(call: Call, left: Iterable[Unfit]) -> None:
@@ -139,9 +146,7 @@ def _document(
     taken: Taken | None = None,
 ) -> Document:
     """One shape for all formats; what one of them does not know is empty or null."""
-
-    def unfit(several: Iterable[Unfit]) -> list[dict[str, str]]:
-        return [{"origin": each.origin, "reason": each.reason} for each in several]
+    failed = taken.failed if taken else ()
 
     return {
         "format": format,
@@ -152,8 +157,11 @@ def _document(
         "added": list(taken.added) if taken else [],
         "known": list(taken.known) if taken else [],
         "redacted": list(taken.redacted) if taken else [],
-        "failed": unfit(taken.failed) if taken else [],
-        "left_out": unfit(left_out),
+        "failed": [{"origin": each.origin, "reason": each.reason} for each in failed],
+        "left_out": [
+            {"origin": each.origin, "reason": each.reason, "broken": each.broken}
+            for each in left_out
+        ],
         "scopes": _scopes(taken) if taken else {},
         "notes": None,
         "segments": None,
@@ -177,7 +185,7 @@ def _export(call: Call) -> int:
         with call.open() as memory, call.output.working("copying"):
             tree = memory.tree(access=call.access())
             done = copy_folder(tree, memory.root, os.path.abspath(args.folder))
-        call.output.line(f"copied {done.files} files to ", (args.folder, "address"))
+        call.output.line(f"copied {counted(done.files, 'file')} to ", (args.folder, "address"))
         for path in done.left_out[:TOLD_MOST]:
             call.output.note(f"left out: {path}: no memory")
         call.output.document(
@@ -215,8 +223,10 @@ def _export_lines(call: Call, scope: str | None, path: str | None) -> int:
         return DONE
     with open(path, "x", encoding="utf-8", newline="\n") as file:
         file.write(text)
-    told = f"{counts['segment']} segments, {counts['note']} sections of notes"
-    call.output.line(f"{told}, {counts['summary']} summaries in ", (path, "address"))
+    told = counted(counts["segment"], "segment")
+    told += ", " + counted(counts["note"], "section of notes", "sections of notes")
+    told += ", " + counted(counts["summary"], "summary", "summaries")
+    call.output.line(f"{told} in ", (path, "address"))
     call.output.document(
         _exported(path)
         | {
@@ -243,7 +253,8 @@ _ABOUT_IMPORT = """
 Folders that are Markdown already are opened in place: nothing is copied, nothing is written into
 them. Everything else is added to scopes with the ids of its sources and its times; a second import
 adds nothing, and what was edited or forgotten here meanwhile stays so. What cannot be carried is
-listed. Secrets and private parts are replaced as in every write.
+listed; the exit code is 1 where something was broken or could not be written. Secrets and private
+parts are replaced as in every write.
 """
 _ABOUT_EXPORT = """
 One JSON document a line: segments, sections of notes, summaries; import jsonl reads them again.

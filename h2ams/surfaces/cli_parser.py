@@ -85,6 +85,10 @@ class CommandParser(argparse.ArgumentParser):
         ]
         self.usage = " ".join([self.prog, "[options]", *shown])
 
+    def names(self) -> tuple[str, ...]:
+        """The names of all options."""
+        return tuple(self._takes_value)
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, hint=f"{self.prog} --help")
 

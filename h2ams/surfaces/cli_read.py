@@ -10,8 +10,10 @@ from h2ams.surfaces.cli_common import (
     Call,
     add_query,
     checked_text,
+    counted,
     query_text,
     split_commas,
+    tell_empty,
 )
 from h2ams.surfaces.cli_parser import Command, CommandParser, whole
 from h2ams.surfaces.output import first_line, score_terms
@@ -117,12 +119,12 @@ def _print_hit(call: Call, place: int, found: Hit, *, explain: bool) -> None:
     lines = [line for line in record.body.splitlines() if line.strip()]
     first = _first_matching(lines, found.matched)
     if first:
-        call.output.line((f"   … {first} lines before", "dim"))
+        call.output.line((f"   … {counted(first, 'line')} before", "dim"))
     for line in lines[first : first + BODY_LINES]:
         call.output.line(f"   {first_line(line, BODY_LINE_CHARS)}")
     left = len(lines) - first - BODY_LINES
     if left > 0:
-        call.output.line((f"   … {left} more lines", "dim"))
+        call.output.line((f"   … {counted(left, 'more line')}", "dim"))
 
 
 def _first_matching(lines: Sequence[str], matched: Sequence[str]) -> int:
@@ -166,8 +168,7 @@ def _print_list(call: Call, records: Sequence[Record]) -> None:
         text = first_line(record.body, LIST_CHARS)
         place = (f"  {record.path}:{record.line}", "dim")
         call.output.line((record.address, "address"), place, *_facts(record), f"  {text}")
-    if not records and not call.output.json:
-        call.output.note("no segments")
+    tell_empty(call, records, "segments")
 
 
 def _configure_show(parser: CommandParser) -> None:

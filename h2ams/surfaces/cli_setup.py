@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
+from shlex import quote
 from typing import TYPE_CHECKING
 
-from h2ams.errors import NotFoundError, UsageError
+from h2ams.errors import H2amsError, NotFoundError, UsageError
 from h2ams.surfaces.cli_common import DONE, Call, add_dry_run, checked_text
 from h2ams.surfaces.cli_parser import Command, CommandParser
+from h2ams.surfaces.cli_shapes import degraded
 
 if TYPE_CHECKING:
     from h2ams.files import FileState
     from h2ams.files import Root as Folder
+    from h2ams.memory.record import Degraded
     from h2ams.upkeep.host_config import Entry, Form
 
 KEYS: dict[str, tuple[str, ...]] = {
@@ -50,6 +53,7 @@ def _setup(call: Call) -> int:
     else:
         path = os.path.abspath(os.path.expanduser(checked_text(args.file, "--file")))
     form, entry = Form(KEYS[host]), _entry(call)
+    lacking = [] if args.undo else _lacking(call)
     document: dict[str, object] = {
         "host": host,
         "file": path,
@@ -60,6 +64,7 @@ def _setup(call: Call) -> int:
         "changed": False,
         "backup": None,
         "diff": "",
+        "degraded": degraded(lacking),
     }
     if args.undo:
         document |= _undo(call, form, entry.name, path)
@@ -68,6 +73,8 @@ def _setup(call: Call) -> int:
     else:
         call.output.raw(form.snippet(entry))
         call.output.note(f"this goes into {path}; --write merges it")
+    for each in lacking:  # a host shows no more than that the connection was closed
+        call.output.note(each.message)
     call.output.document(document)
     return DONE
 
@@ -84,10 +91,7 @@ def _entry(call: Call) -> Entry:
     name = checked_text(args.name, "--name")
     if not name.strip() or not name.isprintable():
         raise UsageError("--name is empty or not printable")
-    root = resolve_root(args.root)
-    if not os.path.isdir(root):
-        call.output.note(f"{root} is not there yet: h2ams --root {root} init makes it")
-    words = ["mcp", "--root", root]
+    words = ["mcp", "--root", resolve_root(args.root)]
     named = {"--session": args.session, "--chat": args.chat, "--vp": args.vp, "--agent": args.agent}
     for option, value in named.items():
         words += [] if value is None else [option, value]
@@ -103,6 +107,25 @@ def _entry(call: Call) -> Entry:
             call.output.note("without access flags the server may read and write everything")
     program = _program()
     return Entry(name, program[0], (*program[1:], *words))
+
+
+def _lacking(call: Call) -> list[Degraded]:
+    """What keeps the server of the entry from starting, and how to get it."""
+    from h2ams.config import resolve_root
+    from h2ams.memory.record import Degraded
+    from h2ams.surfaces.cli_mcp import need_sdk
+
+    lacking = []
+    try:
+        need_sdk()
+    except H2amsError as error:
+        text = f"the entry cannot start: {error.message}: {error.hint}"
+        lacking.append(Degraded("mcp-missing", text))
+    root = resolve_root(call.args.root)
+    if not os.path.isdir(root):
+        text = f"the entry cannot start: {root} is not there: h2ams --root {quote(root)} init"
+        lacking.append(Degraded("root-missing", text))
+    return lacking
 
 
 def _program() -> list[str]:
@@ -207,7 +230,7 @@ _ABOUT = """
 Prints the entry for standard output and the place for it; --write merges it into the host's file,
 in which nothing else changes (comments and order stay), after a copy beside it. --undo takes the
 entry out: byte for byte what was before, where nothing else has changed since. Access flags are
-what the server will be started with.
+what the server will be started with. What it needs and is not there yet is said.
 """
 
 COMMANDS = {"setup": Command(_configure, _setup, _ABOUT)}

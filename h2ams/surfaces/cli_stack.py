@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from h2ams.errors import UsageError
-from h2ams.surfaces.cli_common import DONE, PROBLEMS, Call, checked_text
+from h2ams.surfaces.cli_common import DONE, PROBLEMS, Call, checked_text, tell_empty
 from h2ams.surfaces.cli_parser import Command, CommandParser
 from h2ams.surfaces.wording import trigger
 
@@ -148,6 +148,7 @@ def _list(call: Call) -> int:
     found = _folder(call).names()
     for each in found:
         call.output.line((each.id, "address"), f"  {each.owner}" if each.owner else "")
+    tell_empty(call, found, "stacks")
     stacks = [{"id": each.id, "owner": str(each.owner) if each.owner else None} for each in found]
     call.output.document({"action": "list", "stacks": stacks})
     return DONE

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from h2ams.errors import UsageError
-from h2ams.surfaces.cli_common import DONE, PROBLEMS, Call, checked_text, counted
+from h2ams.surfaces.cli_common import DONE, PROBLEMS, Call, checked_text, counted, tell_empty
 from h2ams.surfaces.cli_parser import Command, CommandParser, whole
 from h2ams.surfaces.output import one_line
 from h2ams.surfaces.wording import message_text
@@ -236,7 +236,8 @@ def _summary_line(call: Call, row: Row) -> None:
     what = "begun afresh" if row.origin == "restart" else "summary"
     before, after = payload.get("before_tokens", 0), payload.get("after_tokens", 0)
     state = "" if row.valid else ", taken back by an edit"
-    line = f"{what} of {payload.get('covered_rows', 0)} rows: {before} -> {after} tokens{state}"
+    rows = counted(int(payload.get("covered_rows", 0)), "row")
+    line = f"{what} of {rows}: {before} -> {after} tokens{state}"
     call.output.line((f"──── {line} ".ljust(LINE_CHARS, "─"), "good" if row.valid else "dim"))
     for each in str(payload.get("text", "")).splitlines()[:12]:
         call.output.line(("    " + one_line(each)[: LINE_CHARS - 4], "dim"))
@@ -299,7 +300,7 @@ def _receipt(call: Call, context: Context) -> None:
         (f"{receipt.tokens} of {receipt.budget} tokens", "strong"), f", {receipt.reserve} kept free"
     )
     for part in receipt.parts:
-        rows = f", {len(part.rows)} rows" if part.rows else ""
+        rows = f", {counted(len(part.rows), 'row')}" if part.rows else ""
         tell(f"  {part.name:<10} {part.tokens:>7}{rows}  ", (part.why, "dim"))
     for name, found in (
         ("left out", receipt.left_out), ("shortened", receipt.shortened),
@@ -330,6 +331,7 @@ def _search(call: Call, thread: Thread, text: str) -> int:
             (f"{hit.thread}#{hit.message}", "address"), f"  {hit.role}  {hit.score:.3f}"
         )
         call.output.line(f"  {one_line(hit.text)[:LINE_CHARS]}")
+    tell_empty(call, hits, "matches")
     call.output.document(
         {"action": "search", "id": thread.id, "query": text, "hits": [h.to_json() for h in hits]}
     )

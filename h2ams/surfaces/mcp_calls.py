@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from h2ams.errors import H2amsError, NotFoundError, UsageError
+from h2ams.memory.access import Gate
 from h2ams.memory.record import Page, Record
 from h2ams.surfaces import cli_shapes
 from h2ams.surfaces.mcp_brief import (
@@ -80,6 +81,11 @@ class Serving:
     def count(self, text: str) -> int:
         """Tokens of ``text`` by the counter of the settings."""
         return self.memory.tokens.count(text)
+
+    @property
+    def writable(self) -> tuple[str, ...]:
+        """The scopes that this server may write, ``*`` for any end; empty: it only reads."""
+        return Gate(self.access).writable()
 
 
 Arguments = dict[str, Any]
@@ -222,6 +228,7 @@ def status(serving: Serving, _: Arguments) -> Document:
         "tokens": status.tokens,
         "index": {"fresh": status.index.fresh, "digest": status.index.digest},
         "access": described(serving.access),
+        "writable": list(serving.writable),
         "problems_count": len(status.problems),
         "problems": cli_shapes.problems(status.problems[:PROBLEMS_SHOWN]),
         "degraded": cli_shapes.degraded(status.degraded[:PROBLEMS_SHOWN]),

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from h2ams.errors import H2amsError, UsageError
+from h2ams.errors import AccessError, H2amsError, NotFoundError, UsageError
 from h2ams.surfaces import mcp_calls as calls
 from h2ams.surfaces import mcp_schema as schema
 from h2ams.surfaces.mcp_brief import Document, as_text
@@ -80,12 +80,27 @@ def call_tool(serving: Serving, name: str, arguments: Arguments) -> Outcome:
         with serving.under_way:
             document = tool.run(serving, arguments)
     except (H2amsError, OSError) as error:
-        return _failed(error)
+        return _failed(_advised(serving, error))
     except Exception as error:
         logger.exception("tool %s", name)
         return _failed(error)
     text = as_text(document) if tool.text is None else tool.text(document)
     return Outcome(document, text, wrote=tool.writes)
+
+
+def offered(serving: Serving) -> tuple[Tool, ...]:
+    """The tools of this server: none that writes where nothing may be written."""
+    return tuple(tool for tool in TOOLS.values() if serving.writable or not tool.writes)
+
+
+def _advised(serving: Serving, error: Exception) -> Exception:
+    """``error`` with a hint that a model can follow: it has neither our commands nor our flags."""
+    if isinstance(error, NotFoundError):
+        error.hint = "memory_list shows what there is"
+    elif isinstance(error, AccessError):
+        may = ", ".join(serving.writable)
+        error.hint = f"what may be written here: {may}" if may else "this server only reads"
+    return error
 
 
 def _failed(error: Exception) -> Outcome:
@@ -129,7 +144,12 @@ _BUDGET = schema.whole("Tokens that the block must not exceed.", least=0, most=B
 
 
 def _block_text(document: Document) -> str:
-    return str(document["text"])
+    """The block; where it is empty, why: a blank answer looks like a fault."""
+    if document["text"]:
+        return str(document["text"])
+    if document["rejected_count"]:
+        return f"No memory fits into {document['budget']} tokens (memory_explain says why)."
+    return "No memory matches this question."
 
 
 _TABLE = (
@@ -301,8 +321,8 @@ _TABLE = (
     Tool(
         "memory_status",
         "State of the memory",
-        "How much is remembered, whether the index is fresh, what this server may see, and "
-        "problems in the files.",
+        "How much is remembered, whether the index is fresh, what this server may see and "
+        "write (writable), and problems in the files.",
         schema.takes({}),
         schema.gives(
             {
@@ -313,6 +333,7 @@ _TABLE = (
                 "tokens": schema.INTEGER,
                 "index": schema.OBJECT,
                 "access": schema.OBJECT,
+                "writable": schema.STRINGS,
                 "problems_count": schema.INTEGER,
                 "problems": schema.OBJECTS,
                 "degraded": schema.OBJECTS,

@@ -47,7 +47,8 @@ def read_chatgpt(path: str, options: Options) -> Batch:
         for number, each in enumerate(found, 1):
             count += 1
             if not isinstance(each, dict) or not isinstance(each.get("mapping"), dict):
-                left.append(Unfit(f"{name}: conversation {number}", "no messages in it"))
+                origin = f"{name}: conversation {number}"
+                left.append(Unfit(origin, "no messages in it", broken=True))
                 continue
             batch = _Conversation(each, name, options).read()
             incoming += batch.incoming

@@ -34,7 +34,7 @@ def read_jsonl(path: str, options: Options) -> Batch:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            left.append(Unfit(origin, f"not JSON: {error}"))
+            left.append(Unfit(origin, f"not JSON: {error}", broken=True))
             continue
         found = _read(record, origin, options)
         if isinstance(found, Incoming):
@@ -48,16 +48,16 @@ def read_jsonl(path: str, options: Options) -> Batch:
 
 def _read(record: Any, origin: str, options: Options) -> Incoming | SummaryText | Unfit:
     if not isinstance(record, dict):
-        return Unfit(origin, "not an object")
+        return Unfit(origin, "not an object", broken=True)
     body = next((b for b in map(record.get, _BODIES) if isinstance(b, str) and b.strip()), "")
     scope = record.get("scope") or options.scope
     sort = record.get("type", "segment")
     if sort == "note" or record.get("note") is True:
         return Unfit(origin, f"a section of the note {record.get('path')}: copy the file itself")
     if not isinstance(scope, str):
-        return Unfit(origin, "names no scope (--scope gives one)")
+        return Unfit(origin, "names no scope (--scope gives one)", broken=True)
     if not body:
-        return Unfit(origin, "no text")
+        return Unfit(origin, "no text", broken=True)
     if sort == "summary":
         return SummaryText(scope, str(record.get("language", "en")), body, origin)
     if sort != "segment":

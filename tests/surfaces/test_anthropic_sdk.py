@@ -199,6 +199,15 @@ def test_without_the_sdk_the_module_still_loads_and_says_what_is_missing() -> No
     assert (done.returncode, done.stdout) == (0, "pip install 'h2ams[anthropic]'\n"), done.stderr
 
 
+@pytest.mark.parametrize("name", ["MemoryTool", "AsyncMemoryTool"])
+def test_the_traceback_of_an_import_without_the_sdk_says_how_to_get_it(name: str) -> None:
+    program = f"import sys; sys.modules['anthropic'] = None; from h2ams.anthropic import {name}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    told = done.stderr.strip().splitlines()[-1]
+    assert done.returncode == 1
+    assert f"{name} needs the package anthropic: pip install 'h2ams[anthropic]'" in told
+
+
 def test_the_package_itself_loads_no_sdk() -> None:
     program = (
         "import sys, h2ams, h2ams.surfaces.cli, h2ams.anthropic\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -83,6 +84,58 @@ def test_records_go_into_the_root_and_partial_success_is_code_1(tmp_path: Path, 
     other = str(DATA / "other.jsonl")
     partly = h2ams("--root", str(root), "import", "jsonl", other)
     assert partly.code == 1 and "not written: " in partly.err and "nonsense/x" in partly.err
+
+
+def test_one_thing_is_told_in_the_singular(tmp_path: Path, h2ams: Run) -> None:
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "one.jsonl").write_text('{"text": "Whole.", "scope": "user"}\n', encoding="utf-8")
+    (tmp_path / "vault").mkdir()
+    (tmp_path / "vault/a.md").write_text("# A\n\nText.\n", encoding="utf-8")
+
+    def told(*words: str) -> str:
+        return h2ams("--root", "memory", *words).out
+
+    assert told("import", "jsonl", "one.jsonl") == (
+        "added 1 segment, 0 are there already\n  user  1\n"
+    )
+    assert told("import", "jsonl", "one.jsonl") == "added 0 segments, 1 is there already\n"
+    vault = h2ams("import", "obsidian", "vault").out
+    assert "in place: 1 Markdown file\n1 section is indexed in " in vault
+    assert "1 segment, 0 sections of notes, 0 summaries in " in told("export", "--output", "o")
+    assert told("export", "--folder", "copy") == "copied 1 file to copy\n"
+    assert told("sync").startswith("1 file, ")
+    assert told("audit").endswith("1 segment in 1 scope: no doubts\n")
+
+
+@pytest.mark.parametrize("line", ["not json", "[1]", '{"scope": "user"}', '{"text": "No scope."}'])
+@pytest.mark.parametrize("others", ["", '{"text": "Whole.", "scope": "user"}\n'])
+def test_a_broken_line_is_code_1_however_much_else_was_taken_in(
+    tmp_path: Path, h2ams: Run, line: str, others: str
+) -> None:
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "lines.jsonl").write_text(f"{others}{line}\n", encoding="utf-8")
+    for again in ("--dry-run", "--verbose", "--verbose"):
+        done = h2ams("--root", "memory", "import", "jsonl", "lines.jsonl", again)
+        assert done.code == 1 and done.err.count("left out: ") == 1
+    told = json.loads(h2ams("--root", "memory", "import", "jsonl", "lines.jsonl", "--json").out)
+    assert [each["broken"] for each in told["left_out"]] == [True]
+    assert len(told["known"]) == others.count("\n")
+
+
+def test_what_has_no_place_here_by_design_does_not_fail_an_import(
+    tmp_path: Path, h2ams: Run
+) -> None:
+    (tmp_path / "memory").mkdir()
+    lines = [
+        '{"text": "Whole.", "scope": "user"}',
+        '{"type": "note", "body": "A section.", "scope": "user", "path": "user/a.md"}',
+        '{"type": "segment", "id": "x", "body": "Retired.", "scope": "user", "archived": true}',
+    ]
+    (tmp_path / "lines.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    for added in (1, 0):
+        done = h2ams("--root", "memory", "import", "jsonl", "lines.jsonl")
+        assert done.code == 0 and done.out.startswith(f"added {added} ")
+        assert done.err.count("left out: ") == 2
 
 
 @pytest.mark.parametrize(

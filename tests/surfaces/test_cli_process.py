@@ -278,7 +278,7 @@ def test_help_is_a_command_too(tmp_path: Path) -> None:
 def test_a_path_that_nobody_knows_is_told_by_sync(tmp_path: Path) -> None:
     h2ams("remember", "user", "Prefers tabs.", "--root", "m", cwd=tmp_path)
     done = h2ams("sync", "nope.md", "user", "--root", "m", cwd=tmp_path)
-    assert done.code == 1 and done.out.startswith("1 files")
+    assert done.code == 1 and done.out.startswith("1 file,")
     assert "nope.md: no-such-path" in done.err and done.err.count("\n") == 1
     done = h2ams("sync", "nope.md", "--json", "--root", "m", cwd=tmp_path)
     assert [each["path"] for each in one_document(done)["errors"]] == ["nope.md"]

@@ -81,6 +81,29 @@ def test_the_entry_is_printed_and_nothing_is_written(
     assert not (tmp_path / FILES[host]).exists()
 
 
+@pytest.mark.parametrize("words", [[], ["--write"], ["--write", "--dry-run"]])
+def test_an_entry_that_cannot_start_says_what_is_missing_and_how_to_get_it(
+    tmp_path: Path, setup: Run, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "mcp"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "mcp", None)  # as where the extra is not installed
+    done = setup("cursor", "--owner", *words)
+    assert done.code == 0
+    packages, folder = [line for line in done.err.splitlines() if "cannot start" in line]
+    assert "pip install 'h2ams[mcp]'" in packages
+    assert f"h2ams --root {tmp_path / 'memory'} init" in folder
+    assert (tmp_path / FILES["cursor"]).exists() == (words == ["--write"])
+    told = json.loads(setup("cursor", "--owner", *words, "--json").out)["degraded"]
+    assert [each["code"] for each in told] == ["mcp-missing", "root-missing"]
+    assert setup("cursor", "--undo").err.count("cannot start") == 0
+
+
+def test_an_entry_that_can_start_lacks_nothing(root: Path, setup: Run) -> None:
+    done = setup("cursor", "--owner", "--json")
+    assert json.loads(done.out)["degraded"] == [] and done.err.count("cannot") == 0
+
+
 @pytest.mark.parametrize("host", KEYS)
 def test_a_missing_file_is_made_and_undo_removes_it(
     tmp_path: Path, root: Path, setup: Run, host: str

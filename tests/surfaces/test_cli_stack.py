@@ -70,6 +70,17 @@ def test_every_action_gives_its_document(stack: Stack) -> None:
     assert (back["before"], back["after"], back["exchanges"]) == (done["after"], 760, 5)
 
 
+def test_a_folder_without_stacks_says_so_to_a_person_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["init", "--root", str(tmp_path)]) == 0
+    capsys.readouterr()
+    assert main(["stack", "list", "--root", str(tmp_path)]) == 0
+    assert tuple(capsys.readouterr()) == ("", "h2ams: no stacks\n")
+    assert main(["stack", "list", "--root", str(tmp_path), "--json"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_a_scene_and_an_owner_can_be_named(stack: Stack) -> None:
     assert stack.json("show", "game", "--scene", "s")["chunks"][0]["rounds"] == ["rs1"]
     assert stack.json("show", "side", "--owner", "sessions/s1")["chars"] == 0

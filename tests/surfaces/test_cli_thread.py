@@ -55,6 +55,12 @@ def test_show_draws_the_line_where_the_thread_was_condensed(desk: Desk) -> None:
     assert len(desk("show", "t1", "-n", "3").splitlines()) == 3
 
 
+def test_an_empty_answer_says_so_to_a_person_alone(desk: Desk) -> None:
+    desk("new", "t1")
+    assert desk("search", "t1", "zebra") == "h2ams: no matches\n"
+    assert desk.json("search", "t1", "zebra")["hits"] == []
+
+
 def test_messages_of_any_shape_come_as_json_lines(desk: Desk, tmp_path: Path) -> None:
     desk("new", "t1")
     call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{}"}}

@@ -15,6 +15,8 @@ from jsonschema import Draft202012Validator
 
 from h2ams import Access, Memory, Settings, UsageError
 from h2ams.errors import ScopeError
+from h2ams.memory.access import Gate
+from h2ams.memory.scope import parse_scope
 from h2ams.surfaces.mcp_brief import (
     RESPONSE_TOKENS,
     address_of,
@@ -22,7 +24,8 @@ from h2ams.surfaces.mcp_brief import (
     resource_uri,
 )
 from h2ams.surfaces.mcp_calls import Serving
-from h2ams.surfaces.mcp_tools import TOOLS, Outcome, call_tool
+from h2ams.surfaces.mcp_server import instructions
+from h2ams.surfaces.mcp_tools import TOOLS, Outcome, call_tool, offered
 from h2ams.surfaces.wording import PREVIEW_CHARS, preview
 
 
@@ -200,6 +203,67 @@ def test_explain_names_every_candidate_with_its_reason(memory: Memory) -> None:
     assert answer["items_count"] + answer["rejected_count"] == len(candidates)  # type: ignore[operator]
     assert {"user#s1", "global#long"} <= {each["address"] for each in candidates}
     assert all("reason" in each or "score" in each for each in candidates)
+
+
+def test_a_block_without_a_match_says_so_and_its_document_is_exact(tmp_path: Path) -> None:
+    with opened(tmp_path / "empty") as memory:
+        nothing = ask(memory, "memory_context", query="zebra")
+        assert nothing.text == "No memory matches this question."
+        assert nothing.document["text"] == "" and nothing.document["addresses"] == []
+        memory.remember("user", "Zebra is the editor. " * 40)
+        small = ask(memory, "memory_context", query="zebra", budget=20)
+        assert small.text.startswith("No memory fits into 20 tokens")
+        assert small.document["text"] == ""
+
+
+@pytest.mark.parametrize(
+    ("access", "writable"),
+    [
+        (None, ["*"]),
+        (Access(user="read"), []),
+        (Access(scopes=["user"]), []),
+        (Access(user="write"), ["user"]),
+        (
+            Access(session="s1", vp="a"),
+            [
+                "sessions/s1",
+                "sessions/s1/user",
+                "sessions/s1/vp/a",
+                "sessions/s1/topic/*",
+                "sessions/s1/feature/*",
+            ],
+        ),
+        (Access(agent="x", session="s1"), ["agent/x"]),
+    ],
+)
+def test_status_names_what_may_be_written_and_only_then_are_tools_that_write_offered(
+    memory: Memory, access: Access | None, writable: list[str]
+) -> None:
+    serving = Serving(memory, access)
+    told = ask(memory, "memory_status", access).document["writable"]
+    assert told == writable
+    for each in told:
+        assert Gate(access).may_write(
+            parse_scope(each.replace("*", "user" if each == "*" else "x"))
+        )
+    writers = [tool.name for tool in offered(serving) if tool.writes]
+    assert writers == (["memory_add", "memory_update", "memory_delete"] if writable else [])
+    assert ("memory_add" in instructions(serving)) == bool(writable)
+    assert "memory_context" in instructions(serving)
+
+
+def test_hints_name_what_a_model_can_do(memory: Memory) -> None:
+    reader, session = Access(user="read"), Access(session="s1")
+    for name in ("memory_get", "memory_update", "memory_delete"):
+        more = {"text": "New."} if name == "memory_update" else {}
+        missing = call_tool(Serving(memory, None), name, {"address": "user#nothing", **more})
+        assert missing.is_error and missing.text.endswith("(memory_list shows what there is)")
+    given = {"scope": "user", "text": "A text."}
+    refused = call_tool(Serving(memory, session), "memory_add", given)
+    assert refused.is_error and "sessions/s1, sessions/s1/user" in refused.text
+    assert "owner" not in refused.text
+    only = call_tool(Serving(memory, reader), "memory_add", given)
+    assert only.is_error and only.text.endswith("(this server only reads)")
 
 
 def test_a_stale_expectation_changes_nothing(memory: Memory) -> None:
