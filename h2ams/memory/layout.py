@@ -145,7 +145,7 @@ _ROOT_PLACES: Mapping[str, Place] = {
 }
 # Names that a control character, a line break or an undecodable byte makes unfit for a path that
 # is printed, stored as text and shown in a prompt; a backslash is a separator elsewhere.
-_UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\\\\]")
+_UNFIT = "[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\\\\]"  # compiled when first needed
 _FAMILY_NAMES = frozenset((*FAMILIES, *HISTORICAL))
 
 
@@ -324,7 +324,9 @@ def _is_variant(name: str, reserved: frozenset[str] | tuple[str, ...]) -> bool:
 
 
 def _is_fit(name: str) -> bool:
-    return _UNFIT.search(name) is None
+    if name.isascii() and name.isprintable():  # nearly every name
+        return "\\" not in name
+    return re.search(_UNFIT, name) is None
 
 
 def place_of(folder: str) -> Place | None:

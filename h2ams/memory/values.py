@@ -29,8 +29,8 @@ _BLANK_BEFORE_OFFSET = re.compile(r"[ \t]+(?=[+-]\d\d:?\d\d$|Z$)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _BLANK_OR_CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:+-]+")
-_PAIR = re.compile(r"[\ud800-\udbff][\udc00-\udfff]")
-_SURROGATES = re.compile(r"[\ud800-\udfff]+")
+_PAIR = r"[\ud800-\udbff][\udc00-\udfff]"  # these two are compiled when first needed
+_SURROGATES = r"[\ud800-\udfff]+"
 _NOTE_ID = re.compile(r"(?:note_[0-9a-f]{16}|content_[0-9a-f]{12})(?:~\d+)?")
 _SOURCE_KEYS = ("id", "messageId", "uuid")  # docs/format.md, "Source messages"
 
@@ -114,8 +114,8 @@ def clean_text(text: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        joined = _PAIR.sub(_join, text)
-        return _SURROGATES.sub(lambda match: "\ufffd" * len(match[0]), joined)
+        joined = re.sub(_PAIR, _join, text)
+        return re.sub(_SURROGATES, lambda match: "\ufffd" * len(match[0]), joined)
     return text
 
 
